@@ -1,0 +1,5 @@
+"""`python -m deskroll`."""
+
+from deskroll.cli.main import main
+
+main()

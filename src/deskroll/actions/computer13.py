@@ -1,0 +1,126 @@
+"""OSWorld's computer_13 notation: thirteen computer actions and the words WAIT, FAIL and DONE, as JSON.
+
+Reads `{"action_type": "CLICK", "parameters": {"x": 1, "y": 2}}`, the same with the parameters beside
+`action_type`, and the three words as bare strings; writes the first form. Case does not matter.
+
+One addition: WAIT takes an optional `seconds`, so that every `Wait` survives the trip; OSWorld ignores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, get_args
+
+import msgspec
+
+from deskroll.actions.fields import choice, given, integer, number, pixel, sequence, shown, text
+from deskroll.actions.keys import canonical_key
+from deskroll.actions.union import (
+    COMPUTER_ACTIONS,
+    Action,
+    Answer,
+    Button,
+    ComputerAction,
+    Done,
+    Fail,
+    Script,
+    Scroll,
+    ToolCall,
+    Wait,
+    check,
+)
+from deskroll.errors import ActionError
+
+_WORDS: dict[str, type[Wait | Fail | Done]] = {"WAIT": Wait, "FAIL": Fail, "DONE": Done}
+_KINDS: dict[str, type[ComputerAction | Wait | Fail | Done]] = {
+    **{str(kind.__struct_config__.tag): kind for kind in COMPUTER_ACTIONS},
+    **_WORDS,
+}
+
+
+def decode(raw: object, width: int, height: int) -> Action:
+    """Read one action and check that it fits the screen; `ActionError` says which field is wrong and how."""
+    if isinstance(raw, str):
+        action: Action = _WORDS[choice(raw, "a bare action", _WORDS)]()
+    elif isinstance(raw, Mapping):
+        if "action_type" not in raw:
+            raise ActionError(f"the action {shown(raw)} lacks action_type; allowed: {', '.join(_KINDS)}")
+        kind = choice(raw["action_type"], "action_type", _KINDS)
+        action = _build(kind, _parameters(kind, raw))
+    else:
+        raise ActionError(
+            f"the action is {shown(raw)}; allowed: an object with action_type and parameters, "
+            f"or one of the words {', '.join(_WORDS)}"
+        )
+    check(action, width, height)
+    return action
+
+
+def encode(action: Action) -> dict[str, object]:
+    """Write one action as an object with `action_type` and `parameters`."""
+    if isinstance(action, Script | ToolCall | Answer):
+        raise ActionError(f"computer_13 has no word for {action.__struct_config__.tag}")
+    kind = str(action.__struct_config__.tag)
+    fields = {name: getattr(action, name) for name in action.__struct_fields__}
+    # Defaults are written out: OSWorld refuses some partial sets, such as num_clicks without button.
+    return {
+        "action_type": kind,
+        "parameters": {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in fields.items()
+            if value is not None
+        },
+    }
+
+
+def _parameters(kind: str, raw: Mapping[str, object]) -> Mapping[str, object]:
+    beside = {name: value for name, value in raw.items() if name != "action_type"}
+    if "parameters" not in beside:
+        return beside
+    nested = beside.pop("parameters")
+    if beside:
+        raise ActionError(f"{kind} has {shown(next(iter(beside)))} beside parameters; put it inside, or drop it")
+    if nested is None:
+        return {}
+    if not isinstance(nested, Mapping):
+        raise ActionError(f"{kind}.parameters is {shown(nested)}; allowed: an object")
+    return nested
+
+
+def _build(kind: str, parameters: Mapping[str, object]) -> Action:
+    fields = msgspec.structs.fields(_KINDS[kind])
+    required = [field.name for field in fields if field.required]
+    optional = [field.name for field in fields if not field.required]
+    there = given(parameters, kind, required, optional)
+    if _KINDS[kind] is Scroll and not there:
+        raise ActionError(f"{kind} lacks dx and dy; give at least one of them, in wheel clicks")
+    values: dict[str, Any] = {name: _READERS[name](value, f"{kind}.{name}") for name, value in there.items()}
+    return _KINDS[kind](**values)
+
+
+def _button(value: object, field: str) -> str:
+    return choice(value, field, get_args(Button))
+
+
+def _key(value: object, field: str) -> str:
+    return canonical_key(text(value, field), field)
+
+
+def _keys(value: object, field: str) -> tuple[str, ...]:
+    names = sequence(value, field, "a list of keys, e.g. ['ctrl', 's']")
+    return tuple(_key(name, f"{field}[{n}]") for n, name in enumerate(names))
+
+
+# A parameter's name says how it is read, whichever action it belongs to.
+_READERS: dict[str, Callable[[object, str], object]] = {
+    "x": pixel,
+    "y": pixel,
+    "button": _button,
+    "num_clicks": integer,
+    "dx": integer,
+    "dy": integer,
+    "text": text,
+    "key": _key,
+    "keys": _keys,
+    "seconds": number,
+}

@@ -1,0 +1,266 @@
+"""pyautogui source as a notation: what OSWorld's agents write, read without running it.
+
+Plain source becomes Actions: pyautogui's own calls with literal arguments, `time.sleep`, the usual preamble
+(imports, `pyautogui.FAILSAFE`, `pyautogui.PAUSE`) and the bare words WAIT, DONE and FAIL. All else
+(variables, loops, other functions, moves relative to the pointer) makes the whole source one `Script`, which
+means what Python says it means.
+
+Where plain calls differ from pyautogui, on purpose: `duration`, `interval`, `tween` and PAUSE are ignored,
+since they only slow things down; a name that is no key, or a point off the screen, is an error, where
+pyautogui does nothing or stops at the edge; and text beyond ASCII is typed, where pyautogui drops it.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+import warnings
+from collections.abc import Sequence
+
+from deskroll.actions.pyautogui_calls import NAMES, NotPlainError, perform
+from deskroll.actions.union import (
+    Action,
+    Answer,
+    Click,
+    Done,
+    DoubleClick,
+    DragTo,
+    Fail,
+    Hotkey,
+    KeyDown,
+    KeyUp,
+    MouseDown,
+    MouseUp,
+    MoveTo,
+    Press,
+    RightClick,
+    Script,
+    Scroll,
+    ToolCall,
+    Typing,
+    Wait,
+    check,
+)
+from deskroll.errors import ActionError
+
+_WORDS = {"WAIT": Wait, "DONE": Done, "FAIL": Fail}
+_MODULES = frozenset({"pyautogui", "pyperclip", "time"})
+"""Modules whose import does nothing by itself, so that it needs no Script."""
+_SETTINGS = frozenset({"FAILSAFE", "PAUSE"})
+_BUTTONS = frozenset({"LEFT", "MIDDLE", "RIGHT", "PRIMARY", "SECONDARY"})
+
+
+def decode(source: str, width: int, height: int) -> list[Action]:
+    """Read source into actions and check that each fits the screen; `ActionError` names the wrong line."""
+    if source[:1].isspace():
+        source = textwrap.dedent(source)
+    body = _parse(source).body
+    try:
+        actions = _plain_actions(body, width, height)
+    except NotPlainError:
+        actions = _script_actions(source, body)
+        check(actions[0], width, height)
+    if not actions:
+        raise ActionError("the source does nothing; write at least one call, or one of WAIT, DONE, FAIL")
+    return actions
+
+
+def encode(actions: Sequence[Action]) -> str:
+    """Write actions as source, one call a line, without the preamble, which whoever runs it puts in front.
+
+    Text and keys beyond ASCII are written too, but pyautogui itself drops them when it runs the line. A
+    `Wait` without seconds, `Done` and `Fail` become the bare words, which agents know and Python does not.
+    """
+    return "\n".join(line for action in actions for line in _lines(action))
+
+
+def _parse(source: str) -> ast.Module:
+    try:
+        # A model's '\d' is its own business: the warning must not reach the log, nor end a strict test run.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except SyntaxError as error:
+        raise _syntax(error) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ActionError(f"the source cannot be read as Python: {type(error).__name__}: {error}") from None
+
+
+def _syntax(error: SyntaxError) -> ActionError:
+    where = f"line {error.lineno}" if error.lineno else "the source"
+    line = (error.text or "").strip()
+    return ActionError(f"{where} is no valid Python: {error.msg}" + (f": {line[:80]}" if line else ""))
+
+
+def _plain_actions(body: list[ast.stmt], width: int, height: int) -> list[Action]:
+    actions: list[Action] = []
+    wrong: ActionError | None = None
+    for statement in body:
+        try:
+            actions += _plain(statement, width, height)
+        except ActionError as error:  # kept until it is known that no later statement makes all of it a script
+            wrong = wrong or error
+    if wrong:
+        raise wrong
+    return actions
+
+
+def _script_actions(source: str, body: list[ast.stmt]) -> list[Action]:
+    end = len(body)
+    while end and _word(body[end - 1]):
+        end -= 1
+    # The words at the end are no Python, so they stay outside the script.
+    code = source if end == len(body) else _unparse(body[:end])
+    return [_script(body[:end], code), *(action for word in body[end:] for action in _word(word))]
+
+
+def _script(body: list[ast.stmt], code: str) -> Script:
+    for node in (node for statement in body for node in ast.walk(statement)):
+        if isinstance(node, ast.stmt) and (word := _word(node)):
+            name = word[0].__struct_config__.tag
+            raise ActionError(
+                f"line {node.lineno}: {name} stands amid a script; it may come last, or among plain calls"
+            )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(code, "<action>", "exec", dont_inherit=True)  # finds what parsing alone lets through
+    except SyntaxError as error:
+        raise _syntax(error) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise ActionError(f"the source cannot be compiled: {type(error).__name__}: {error}") from None
+    return Script(code)
+
+
+def _unparse(body: list[ast.stmt]) -> str:
+    try:
+        return ast.unparse(ast.Module(body=body, type_ignores=[]))
+    except RecursionError:
+        raise ActionError("the source is nested too deeply; write it in smaller steps") from None
+
+
+def _word(statement: ast.stmt) -> list[Action]:
+    match statement:
+        case ast.Expr(value=ast.Name(id=name)) if name in _WORDS:
+            return [_WORDS[name]()]
+    return []
+
+
+def _plain(statement: ast.stmt, width: int, height: int) -> list[Action]:
+    match statement:
+        case ast.Expr(value=ast.Name()):
+            if word := _word(statement):
+                return word
+        case ast.Expr(value=ast.Call() as call):
+            return _call(call, width, height)
+        case ast.Expr(value=ast.Constant()) | ast.Pass():
+            return []
+        case ast.Import(names=names) if all(name.name in _MODULES and not name.asname for name in names):
+            return []
+        case ast.ImportFrom(module="time", level=0, names=[ast.alias(name="sleep", asname=None)]):
+            return []
+        case ast.Assign(
+            targets=[ast.Attribute(value=ast.Name(id="pyautogui"), attr=setting)], value=ast.Constant()
+        ) if setting in _SETTINGS:
+            return []
+    raise NotPlainError
+
+
+def _call(call: ast.Call, width: int, height: int) -> list[Action]:
+    match call.func:
+        case ast.Attribute(value=ast.Name(id="pyautogui"), attr=name) if name in NAMES:
+            pass
+        case ast.Attribute(value=ast.Name(id="time"), attr="sleep" as name) | ast.Name(id="sleep" as name):
+            pass
+        case _:
+            raise NotPlainError
+    arguments = [_literal(node) for node in call.args]
+    keywords = {_keyword(keyword): _literal(keyword.value) for keyword in call.keywords}
+    try:
+        actions = perform(name, arguments, keywords)
+        for action in actions:
+            check(action, width, height)
+    except ActionError as error:
+        raise ActionError(f"line {call.lineno}, {name}: {error}") from None
+    return actions
+
+
+def _keyword(keyword: ast.keyword) -> str:
+    if keyword.arg is None:
+        raise NotPlainError
+    return keyword.arg
+
+
+def _literal(node: ast.expr) -> object:
+    match node:
+        case ast.Attribute(value=ast.Name(id="pyautogui"), attr=name) if name in _BUTTONS:
+            return name.lower()
+        case ast.Attribute(value=ast.Name(id="pyautogui"), attr=name) if name.startswith(("ease", "linear")):
+            return name  # a tween, which shapes the way but not where it ends
+    try:
+        value: object = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        raise NotPlainError from None
+    return value
+
+
+def _lines(action: Action) -> list[str]:
+    match action:
+        case ToolCall() | Answer():
+            raise ActionError(f"pyautogui has no call for {action.__struct_config__.tag}")
+        case Wait(seconds=None) | Done() | Fail():
+            return [str(action.__struct_config__.tag)]
+        case Script(code=code):
+            return [code]
+        case Scroll(dx=dx, dy=dy):
+            across, along = f"pyautogui.hscroll({dx})", f"pyautogui.vscroll({dy})"
+            return ([across] if dx else []) + ([along] if dy or not dx else [])
+        case Wait(seconds=seconds):
+            return [f"time.sleep({seconds!r})"]
+        case Typing() | Press() | KeyDown() | KeyUp() | Hotkey():
+            return [f"pyautogui.{_keyboard_call(action)}"]
+        case _:
+            return [f"pyautogui.{_pointer_call(action)}"]
+
+
+def _pointer_call(action: MoveTo | Click | RightClick | DoubleClick | MouseDown | MouseUp | DragTo) -> str:
+    match action:
+        case MoveTo(x=x, y=y):
+            call = f"moveTo({x}, {y})"
+        case Click(button=button, x=x, y=y, num_clicks=clicks):
+            call = f"click({_arguments(x=x, y=y, clicks=clicks, button=button)})"
+        case RightClick(x=x, y=y):
+            call = f"rightClick({_arguments(x=x, y=y)})"
+        case DoubleClick(x=x, y=y):
+            call = f"doubleClick({_arguments(x=x, y=y)})"
+        case MouseDown(button=button):
+            call = f"mouseDown(button={button!r})"
+        case MouseUp(button=button):
+            call = f"mouseUp(button={button!r})"
+        case DragTo(x=x, y=y):
+            # Programs take a jump for no drag, hence the duration (OSWorld's own).
+            call = f"dragTo({x}, {y}, duration=1.0, button='left')"
+    return call
+
+
+def _keyboard_call(action: Typing | Press | KeyDown | KeyUp | Hotkey) -> str:
+    match action:
+        case Typing(text=text):
+            call = f"typewrite({text!r})"
+        case Press(key=key):
+            call = f"press({_key(key)})"
+        case KeyDown(key=key):
+            call = f"keyDown({_key(key)})"
+        case KeyUp(key=key):
+            call = f"keyUp({_key(key)})"
+        case Hotkey(keys=keys):
+            call = f"hotkey({', '.join(map(_key, keys))})"
+    return call
+
+
+def _key(name: str) -> str:
+    return repr("apps" if name == "menu" else name)  # the one canonical name that pyautogui spells otherwise
+
+
+def _arguments(**values: int | str | None) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in values.items() if value is not None)

@@ -1,0 +1,155 @@
+"""The error tree, and `boundary`, which names whose fault it was.
+
+    DeskrollError                    everything that deskroll raises on purpose; its text is for people
+    ├── InputError                   what a person wrote is wrong: file, line, field, what to do (exit code 2)
+    │   └── ConfigError              a config file, an override, a flag
+    ├── ActionError                  what a model wrote is no valid action: field and allowed values (`agent`)
+    ├── MissingDependency            a pip extra or a system program is not installed (exit code 2)
+    └── Failure classes, recorded on the episode as `FailureClass`:
+        ├── AgentError               agent      the agent's own code or output
+        ├── ModelError               model      the model server
+        ├── DesktopError             desktop    the machine with the screen
+        │   ├── BootError            it never came up
+        │   ├── DesktopTimeout       a call's deadline passed
+        │   ├── DesktopLost          it is gone, or a part of it died: use another one
+        │   └── GuestError           the guest refused or failed one request (`status` is its HTTP status)
+        ├── SetupError               setup      preparing the task
+        ├── EvaluatorError           evaluator  judging the task
+        └── EpisodeTimeout           timeout    the episode's own time limit
+
+Code that users write raises plain exceptions; a `boundary(FailureClass.X, "what")` around the call turns
+them into the class above with the cause kept. Cancellation always passes through untouched.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class FailureClass(enum.StrEnum):
+    """Whose fault a failure was; decides whether it is retried and whether it is scored."""
+
+    AGENT = "agent"
+    """The agent's own doing: scored, never retried."""
+    MODEL = "model"
+    """The model server failed: retried, never scored 0."""
+    DESKTOP = "desktop"
+    """The desktop failed: retried on another one, never scored 0."""
+    SETUP = "setup"
+    """The task could not be prepared: retried on another desktop."""
+    EVALUATOR = "evaluator"
+    """The attempt could not be judged: not scored."""
+    TIMEOUT = "timeout"
+    """The episode's time was used up."""
+    CANCELLED = "cancelled"
+    """Somebody stopped it."""
+
+
+class DeskrollError(Exception):
+    """Everything that deskroll raises on purpose. `str(error)` is complete for a person: no traceback needed."""
+
+    failure: FailureClass | None = None
+
+
+class InputError(DeskrollError):
+    """What a person wrote is wrong."""
+
+
+class ConfigError(InputError):
+    """A config file, an override or a flag is wrong."""
+
+
+class MissingDependency(DeskrollError):
+    """Something has to be installed first; the message holds the line to run."""
+
+
+class ActionError(DeskrollError):
+    """An action is malformed; the message names the field and the allowed values, so a model can mend it."""
+
+    failure = FailureClass.AGENT
+
+
+class AgentError(DeskrollError):
+    """The agent's own code or output failed."""
+
+    failure = FailureClass.AGENT
+
+
+class ModelError(DeskrollError):
+    """The model server failed."""
+
+    failure = FailureClass.MODEL
+
+
+class DesktopError(DeskrollError):
+    """The desktop failed."""
+
+    failure = FailureClass.DESKTOP
+
+
+class BootError(DesktopError):
+    """A desktop did not come up."""
+
+
+class DesktopTimeout(DesktopError):
+    """A call to a desktop did not finish before its deadline."""
+
+
+class DesktopLost(DesktopError):
+    """A desktop is gone or a part of it died; it must be replaced."""
+
+
+class GuestError(DesktopError):
+    """The guest answered a request with an error; the desktop itself is alive."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class SetupError(DeskrollError):
+    """A task could not be prepared."""
+
+    failure = FailureClass.SETUP
+
+
+class EvaluatorError(DeskrollError):
+    """An attempt could not be judged."""
+
+    failure = FailureClass.EVALUATOR
+
+
+class EpisodeTimeout(DeskrollError):
+    """An episode used up its time."""
+
+    failure = FailureClass.TIMEOUT
+
+
+_BY_CLASS: dict[FailureClass, type[DeskrollError]] = {
+    FailureClass.AGENT: AgentError,
+    FailureClass.MODEL: ModelError,
+    FailureClass.DESKTOP: DesktopError,
+    FailureClass.SETUP: SetupError,
+    FailureClass.EVALUATOR: EvaluatorError,
+    FailureClass.TIMEOUT: EpisodeTimeout,
+}
+
+
+@contextmanager
+def boundary(culprit: FailureClass, what: str) -> Iterator[None]:
+    """Turn any plain exception that leaves the block into the error class of `culprit`.
+
+    Errors that already carry a failure class, and cancellation, pass through unchanged.
+    """
+    if culprit not in _BY_CLASS:
+        raise ValueError(f"no error class belongs to {culprit!r}: cancellation passes through by itself")
+    try:
+        yield
+    except DeskrollError as error:
+        if error.failure is not None:
+            raise
+        raise _BY_CLASS[culprit](f"{what}: {error}") from error
+    except Exception as error:
+        raise _BY_CLASS[culprit](f"{what}: {type(error).__name__}: {error}") from error
