@@ -1,0 +1,185 @@
+"""The one async Desktop: speaks to any guest, ours or a stock OSWorld one, and finds out by itself which it is.
+
+Guarantees: every call ends by its deadline, with a result or with a `DesktopError` that names the desktop and says
+what happened. The connection is the holder's own; closing it leaves the desktop as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+import aiohttp
+import msgspec
+
+from deskroll.actions import Action
+from deskroll.desktops.base import Address, Observe, RunResult, Settle, StepResult, Window
+from deskroll.desktops.guest.forward import forward_direct, forward_through_guest
+from deskroll.desktops.guest.stock import StockStep
+from deskroll.desktops.guest.transport import Transport
+from deskroll.errors import DesktopError, GuestError
+
+T = TypeVar("T")
+CALL_S = 30.0
+"""Deadline of a call that should take milliseconds, on a machine under heavy load."""
+MAX_FILE = 1024 * 1024 * 1024
+
+
+class _Executed(msgspec.Struct):
+    output: str = ""
+    error: str = ""
+    returncode: int = 0
+
+
+class _Tree(msgspec.Struct):
+    AT: str
+
+
+class _Clipboard(msgspec.Struct):
+    text: str
+
+
+class _Terminal(msgspec.Struct):
+    output: str | None = None
+
+
+class GuestDesktop:
+    """A desktop at an address. Use with `async with`, or close it."""
+
+    def __init__(self, address: Address, *, timeout: float = CALL_S) -> None:
+        self.address = address
+        self._timeout = timeout
+        self._transport = Transport(address)
+        self._stock: StockStep | None = None
+        self._asked = False
+
+    @property
+    def id(self) -> str:
+        """The desktop's id."""
+        return self.address.id
+
+    async def __aenter__(self) -> GuestDesktop:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def screenshot(self, image: str = "png") -> bytes:
+        """Look at the screen now."""
+        path = "/screenshot" if image == "png" else f"/screenshot?image={image}"
+        return await self._transport.request("GET", path, timeout=self._timeout)
+
+    async def accessibility_tree(self) -> str:
+        """The accessibility tree as OSWorld's XML."""
+        return (await self._get("/accessibility", _Tree)).AT
+
+    async def terminal(self) -> str | None:
+        """Text of the focused terminal, None when there is none."""
+        return (await self._get("/terminal", _Terminal)).output
+
+    async def cursor_position(self) -> tuple[int, int]:
+        """Where the pointer is."""
+        return await self._get("/cursor_position", tuple[int, int])
+
+    async def step(
+        self, actions: Sequence[Action], *, settle: Settle | None = Settle(), observe: Observe = Observe()
+    ) -> StepResult:
+        """Act, settle, look: one round trip, or OSWorld's endpoints one by one on a stock guest."""
+        if await self._is_stock():
+            return await self._require_stock().step(actions, settle, observe)
+        body = msgspec.json.encode({"actions": actions, "settle": settle, "observe": observe})
+        answer = await self._transport.request("POST", "/step", timeout=self._timeout, body=body)
+        try:
+            return msgspec.msgpack.decode(answer, type=StepResult)
+        except msgspec.MsgspecError as error:
+            raise DesktopError(f"desktop {self.id} answered /step with something else: {error}") from error
+
+    async def run(self, command: Sequence[str] | str, *, timeout: float = 120.0) -> RunResult:
+        """Run a program to its end; a string goes through the shell."""
+        body = {"command": command, "shell": isinstance(command, str)}
+        done = await self._post("/execute", body, _Executed, timeout)
+        return RunResult(returncode=done.returncode, output=done.output, error=done.error)
+
+    async def launch(self, command: Sequence[str] | str) -> None:
+        """Start a program and leave it running."""
+        body = msgspec.json.encode({"command": command, "shell": isinstance(command, str)})
+        await self._transport.request("POST", "/setup/launch", timeout=self._timeout, body=body)
+
+    async def windows(self) -> list[Window]:
+        """All windows, oldest first; not on a stock guest."""
+        return await self._get("/windows", list[Window])
+
+    async def read_clipboard(self) -> str:
+        """The text that was copied last; not on a stock guest."""
+        return (await self._get("/clipboard", _Clipboard)).text
+
+    async def write_clipboard(self, text: str) -> None:
+        """Put text where programs paste from; not on a stock guest."""
+        body = msgspec.json.encode(_Clipboard(text))
+        await self._transport.request("POST", "/clipboard", timeout=self._timeout, body=body)
+
+    async def activate_window(self, name: str, *, strict: bool = False, by_class: bool = False) -> None:
+        """Bring the window of that title (or class) to the front."""
+        body = msgspec.json.encode({"window_name": name, "strict": strict, "by_class": by_class})
+        await self._transport.request("POST", "/setup/activate_window", timeout=self._timeout, body=body)
+
+    async def read_file(self, path: str, *, max_size: int = MAX_FILE) -> bytes:
+        """Read a file of the desktop."""
+        form = aiohttp.FormData({"file_path": path})
+        return await self._transport.request("POST", "/file", timeout=300.0, body=form, max_answer=max_size)
+
+    async def write_file(self, path: str, data: bytes) -> None:
+        """Write a file in the desktop, making its folder."""
+        form = aiohttp.FormData()
+        form.add_field("file_path", path)
+        form.add_field("file_data", data, filename="file")
+        await self._transport.request("POST", "/setup/upload", timeout=300.0, body=form)
+
+    async def start_recording(self) -> None:
+        """Start to record the screen."""
+        await self._transport.request("POST", "/start_recording", timeout=self._timeout)
+
+    async def end_recording(self) -> bytes:
+        """Stop recording and return the video (mp4)."""
+        return await self._transport.request("POST", "/end_recording", timeout=120.0, max_answer=MAX_FILE)
+
+    def forward(self, port: int) -> AbstractAsyncContextManager[tuple[str, int]]:
+        """Reach a TCP port inside the desktop at the (host, port) that this yields."""
+        if self._stock is not None:
+            return forward_direct(self.address, port)
+        return forward_through_guest(self._transport, port)
+
+    async def check(self) -> None:
+        """Raise unless the guest answers and every part of the desktop is alive."""
+        path = "/screenshot" if await self._is_stock() else "/health"
+        await self._transport.request("GET", path, timeout=self._timeout)
+
+    async def close(self) -> None:
+        """Let go of connections; the desktop itself lives on."""
+        await self._transport.close()
+
+    async def _is_stock(self) -> bool:
+        """Ask once what kind of guest this is."""
+        if not self._asked:
+            try:
+                await self._transport.request("GET", "/deskroll", timeout=self._timeout)
+            except GuestError as error:
+                if error.status != 404:
+                    raise
+                self._stock = StockStep(self._transport, self._timeout)
+            self._asked = True
+        return self._stock is not None
+
+    def _require_stock(self) -> StockStep:
+        if self._stock is None:
+            raise DesktopError(f"desktop {self.id} is no stock guest")
+        return self._stock
+
+    async def _get(self, path: str, kind: type[T]) -> T:
+        answer = await self._transport.request("GET", path, timeout=self._timeout)
+        return self._transport.decode(answer, kind, path)
+
+    async def _post(self, path: str, body: dict[str, Any], kind: type[T], timeout: float) -> T:
+        answer = await self._transport.request("POST", path, timeout=timeout, body=msgspec.json.encode(body))
+        return self._transport.decode(answer, kind, path)

@@ -1,0 +1,214 @@
+"""One desktop as the routes see it: look, act, settle, step. Every call has a deadline.
+
+Owns the connection that acts, the watcher that listens, the screen and the recorder. Guarantees: a dead or wedged
+part ends a call with `DesktopLost` that names it; a refused action is a result for the agent, not an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from Xlib.display import Display
+
+from deskroll.actions import (
+    COMPUTER_ACTIONS,
+    Action,
+    Click,
+    ComputerAction,
+    Done,
+    DoubleClick,
+    Fail,
+    MouseUp,
+    RightClick,
+    Script,
+    Wait,
+    check,
+)
+from deskroll.desktops.base import ActionResult, Observe, Settle, SettleOutcome, StepResult
+from deskroll.desktops.guest.processes import Programs, ProgramTimeout
+from deskroll.desktops.guest.session import Session
+from deskroll.desktops.guest.terminal import terminal_text
+from deskroll.desktops.x11 import encode
+from deskroll.desktops.x11.accessibility import Accessibility, Limits
+from deskroll.desktops.x11.capture import Screen, open_screen
+from deskroll.desktops.x11.changes import ChangeWatcher
+from deskroll.desktops.x11.connection import XConnection
+from deskroll.desktops.x11.input import Input
+from deskroll.desktops.x11.recording import Recorder
+from deskroll.errors import ActionError, DesktopError, DesktopLost
+
+T = TypeVar("T")
+X_TIMEOUT_S = 4.0
+"""For one round trip to the X server; a healthy one answers within milliseconds, a loaded one within a second."""
+ACT_TIMEOUT_S = 60.0
+"""For performing one action: long texts take their time."""
+TREE_TIMEOUT_S = 25.0
+SCRIPT_TIMEOUT_S = 90.0
+_CLICKS = (Click, DoubleClick, RightClick, MouseUp)
+
+
+class Machine:
+    """The one desktop that this guest serves."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.width, self.height = session.settings.width, session.settings.height
+        self.programs = Programs(session.env, session.home)
+        self.x = XConnection(session.env["DISPLAY"])
+        self.screen: Screen = open_screen(session.env["DISPLAY"], session.framebuffer)
+        self.changes = ChangeWatcher(self.screen)
+        self.tree = Accessibility(session.env["DBUS_SESSION_BUS_ADDRESS"])
+        self.recorder: Recorder | None = None
+        self.wallpaper: Path | None = None
+        self._input: Input | None = None
+        self._acting = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Connect to the session."""
+        await self.x.open(30.0)
+        self._input = await self.x.call(30.0, Input)
+        await self.changes.open(self.x.name)
+
+    async def check(self) -> None:
+        """Raise `DesktopLost` unless every part is alive and the X server answers."""
+        self.session.check()
+        await self.x.call(X_TIMEOUT_S, _round_trip)
+
+    async def look(self, image: str = "png") -> bytes:
+        """The screen as PNG or JPEG."""
+        await self.check()
+        return await asyncio.to_thread(self._encode, image)
+
+    def _encode(self, image: str) -> bytes:
+        frame = self.screen.grab()
+        return encode.jpeg(frame) if image == "jpeg" else encode.png(frame)
+
+    async def pointer(self) -> tuple[int, int]:
+        """Where the pointer is."""
+        return await self.x.call(X_TIMEOUT_S, lambda _display: self._require_input().pointer())
+
+    async def step(self, actions: Sequence[Action], settle: Settle | None, observe: Observe) -> StepResult:
+        """Act, settle, look. One step at a time: a second one waits."""
+        async with self._acting:
+            self.session.check()
+            clock = _Clock()
+            if settle is None or not actions:
+                results = await self._act_all(actions)
+                outcome = SettleOutcome.SKIPPED
+                clock.lap("act")
+            else:
+                clicked = any(isinstance(action, _CLICKS) for action in actions)
+                with self.changes.watch(settle, clicked=clicked) as watch:
+                    results = await self._act_all(actions)
+                    clock.lap("act")
+                    outcome = await watch.settled()
+                    clock.lap("settle")
+            image = await self.look(observe.image) if observe.screenshot else None
+            clock.lap("look")
+            tree = await self.read_tree() if observe.tree else None
+            terminal = await self.read_terminal() if observe.terminal else None
+            clock.lap("tree")
+            return StepResult(
+                results=tuple(results),
+                screenshot=image,
+                tree=tree,
+                terminal=terminal,
+                settle=outcome,
+                seconds=clock.laps,
+            )
+
+    async def read_tree(self) -> str:
+        """The accessibility tree as OSWorld's XML."""
+        self.session.check()
+        return (await self.tree.read(Limits(deadline_s=TREE_TIMEOUT_S))).xml
+
+    async def read_terminal(self) -> str | None:
+        """Text of the focused terminal, None when there is none that tells."""
+        return terminal_text(await self.read_tree())
+
+    async def _act_all(self, actions: Sequence[Action]) -> list[ActionResult]:
+        results: list[ActionResult] = []
+        for action in actions:
+            if results and not results[-1].ok:
+                results.append(ActionResult(ok=False, error="not performed, because an action before it failed"))
+            else:
+                results.append(await self.act(action))
+        return results
+
+    async def act(self, action: Action) -> ActionResult:
+        """Perform one action. What the agent got wrong comes back as a result."""
+        try:
+            check(action, self.width, self.height)
+            if isinstance(action, COMPUTER_ACTIONS):
+                await self._perform(action)
+            elif isinstance(action, Wait):
+                await asyncio.sleep(action.seconds or 0.0)
+            elif isinstance(action, Script):
+                return await self._run_script(action)
+            elif not isinstance(action, (Done, Fail)):
+                return ActionResult(ok=False, error=f"{type(action).__name__} is no action of a desktop")
+        except ActionError as error:
+            return ActionResult(ok=False, error=str(error))
+        return ActionResult()
+
+    async def _perform(self, action: ComputerAction) -> None:
+        await self.x.call(ACT_TIMEOUT_S, lambda _display: self._require_input().perform(action))
+
+    async def _run_script(self, script: Script) -> ActionResult:
+        try:
+            result = await self.programs.run(["python", "-c", script.code], SCRIPT_TIMEOUT_S)
+        except ProgramTimeout as error:
+            return ActionResult(ok=False, error=str(error))
+        ok = result.returncode == 0
+        return ActionResult(ok=ok, output=result.output, error="" if ok else result.error[-2000:])
+
+    def _require_input(self) -> Input:
+        if self._input is None:
+            raise DesktopLost("the desktop is not open yet")
+        return self._input
+
+    async def on_display(self, function: Callable[[Display], T], timeout: float = X_TIMEOUT_S) -> T:
+        """Run a driver function on the X connection."""
+        self.session.check()
+        return await self.x.call(timeout, function)
+
+    def start_recording(self, fps: int = 5) -> None:
+        """Start to record the screen."""
+        if self.recorder is not None:
+            raise RecordingError("Recording is already in progress.")
+        path = self.session.state / "recording.mp4"
+        path.unlink(missing_ok=True)
+        self.recorder = Recorder(self.screen, path, fps=fps)
+        self.recorder.start()
+
+    async def stop_recording(self) -> Path:
+        """Finish the recording and return its file."""
+        if self.recorder is None:
+            raise RecordingError("No recording in progress to stop.")
+        recorder, self.recorder = self.recorder, None
+        return await asyncio.to_thread(recorder.stop)
+
+
+class RecordingError(DesktopError):
+    """A recording was started twice, or stopped without having been started."""
+
+
+class _Clock:
+    """Durations of the parts of a step."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now = time.monotonic()
+        self.laps[name] = now - self._last
+        self._last = now
+
+
+def _round_trip(display: Display) -> None:
+    display.sync()

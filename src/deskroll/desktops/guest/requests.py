@@ -1,0 +1,72 @@
+"""Reading requests: JSON bodies and forms, with errors that say which field is wrong and what it may be."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+
+T = TypeVar("T")
+MAX_BODY = 16 * 1024 * 1024
+"""Bytes of a JSON or form body; uploads are streamed and have a limit of their own."""
+
+
+class BadRequest(Exception):
+    """A request that cannot be served as it is; answered with `status` and the message."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+async def read_json(request: web.Request, kind: type[T]) -> T:
+    """The JSON body as a record; raises `BadRequest` naming the field that is wrong."""
+    body = await request.read()
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"{request.path}: {error}") from None
+    except msgspec.DecodeError as error:
+        raise BadRequest(f"{request.path}: the body is no valid JSON: {error}") from None
+
+
+async def read_form(request: web.Request, field: str) -> str:
+    """One text field of a form body."""
+    try:
+        form = await request.post()
+    except (ValueError, AssertionError) as error:
+        raise BadRequest(f"{request.path}: the body is no valid form: {error}") from None
+    value = form.get(field)
+    if not isinstance(value, str):
+        raise BadRequest(f"{field} is required", 400)
+    return value
+
+
+class Command(msgspec.Struct):
+    """A command as OSWorld's clients send it: a list, or a string that is split or given to the shell."""
+
+    command: list[str] | str = msgspec.field(default_factory=list)
+    shell: bool | str = False
+
+    def resolve(self, home: str) -> list[str] | str:
+        """What to run: a list of words, or a string for the shell."""
+        shell = self.shell if isinstance(self.shell, bool) else self.shell.lower() == "true"
+        command = self.command
+        if not command or command == [""]:
+            raise BadRequest("command is empty; give a list of words, or a string")
+        if shell:
+            return command if isinstance(command, str) else _shell_list(command)
+        try:
+            words = shlex.split(command) if isinstance(command, str) else command
+        except ValueError as error:
+            raise BadRequest(f"command cannot be split into words: {error}") from None
+        if any("\0" in word for word in words):
+            raise BadRequest("command must not hold NUL bytes")
+        return [f"{home}{word[1:]}" if word.startswith("~/") else word for word in words]
+
+
+def _shell_list(command: list[str]) -> str | list[str]:
+    # Python's subprocess gives a list with shell=True to `sh -c LIST[0] LIST[1:]`: upstream's clients rely on it.
+    return ["/bin/sh", "-c", *command]

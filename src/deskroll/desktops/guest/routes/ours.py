@@ -1,0 +1,116 @@
+"""deskroll's own endpoints: what this guest is, its health, a whole step in one round trip, and a way to any port."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from deskroll import __version__
+from deskroll.actions import Action
+from deskroll.desktops.base import Observe, Settle
+from deskroll.desktops.guest.requests import BadRequest, read_json
+from deskroll.desktops.guest.routes import MACHINE
+from deskroll.desktops.x11 import clipboard, windows
+
+routes = web.RouteTableDef()
+MAX_ACTIONS = 200
+_FORWARD_CHUNK = 64 * 1024
+
+
+class StepRequest(msgspec.Struct):
+    """Body of /step."""
+
+    actions: list[Action] = msgspec.field(default_factory=list)
+    settle: Settle | None = None
+    observe: Observe = Observe()
+
+
+class ClipboardText(msgspec.Struct):
+    """Body of /clipboard."""
+
+    text: str
+
+
+@routes.get("/deskroll")
+async def about(request: web.Request) -> web.Response:
+    """What this guest is: a client that finds it here uses /step."""
+    machine = request.app[MACHINE]
+    info = {"id": machine.session.settings.id, "version": __version__, "width": machine.width, "height": machine.height}
+    return web.json_response(info)
+
+
+@routes.get("/health")
+async def health(request: web.Request) -> web.Response:
+    """200 when every part is alive and the X server answers, else 503."""
+    await request.app[MACHINE].check()
+    return web.json_response({"status": "ok", "parts": request.app[MACHINE].session.part_pids()})
+
+
+@routes.post("/step")
+async def step(request: web.Request) -> web.Response:
+    """Act, settle, look. Answers with a StepResult as MessagePack, since it holds a picture."""
+    body = await read_json(request, StepRequest)
+    if len(body.actions) > MAX_ACTIONS:
+        raise BadRequest(f"actions holds {len(body.actions)} actions; at most {MAX_ACTIONS}")
+    if body.observe.image not in ("png", "jpeg"):
+        raise BadRequest(f"observe.image is {body.observe.image!r}; allowed: png, jpeg")
+    result = await request.app[MACHINE].step(body.actions, body.settle, body.observe)
+    return web.Response(body=msgspec.msgpack.encode(result), content_type="application/msgpack")
+
+
+@routes.get("/windows")
+async def list_windows(request: web.Request) -> web.Response:
+    """All windows."""
+    found = await request.app[MACHINE].on_display(windows.list_windows)
+    return web.Response(body=msgspec.json.encode(found), content_type="application/json")
+
+
+@routes.get("/clipboard")
+async def read_clipboard(request: web.Request) -> web.Response:
+    """The text that was copied last."""
+    text = await clipboard.read(request.app[MACHINE].session.env)
+    return web.json_response({"text": text})
+
+
+@routes.post("/clipboard")
+async def write_clipboard(request: web.Request) -> web.Response:
+    """Put text where programs paste from."""
+    body = await read_json(request, ClipboardText)
+    await clipboard.write(body.text, request.app[MACHINE].session.env)
+    return web.json_response({"status": "success"})
+
+
+@routes.get("/forward/{port}")
+async def forward(request: web.Request) -> web.StreamResponse:
+    """Carry one TCP connection to a port inside the desktop, as a WebSocket of binary messages."""
+    port = request.match_info["port"]
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise BadRequest(f"port is {port!r}; allowed: 1 to 65535")
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+    except OSError as error:
+        raise BadRequest(f"nothing answers on port {port} of this desktop: {error}", status=502) from error
+    # 0: no limit on a message; what is sent is passed on, never kept.
+    socket = web.WebSocketResponse(max_msg_size=0, compress=False)
+    try:
+        await socket.prepare(request)
+        async with asyncio.TaskGroup() as tasks:
+            outward = tasks.create_task(_to_client(reader, socket))
+            async for message in socket:
+                if message.type is WSMsgType.BINARY:
+                    writer.write(message.data)
+                    await writer.drain()
+            outward.cancel()
+    except* (ConnectionError, BrokenPipeError):
+        pass  # either side may hang up at any time: that is how connections end
+    finally:
+        writer.close()
+    return socket
+
+
+async def _to_client(reader: asyncio.StreamReader, socket: web.WebSocketResponse) -> None:
+    while chunk := await reader.read(_FORWARD_CHUNK):
+        await socket.send_bytes(chunk)
+    await socket.close()

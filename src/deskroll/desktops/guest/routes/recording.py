@@ -1,0 +1,35 @@
+"""Recording the screen."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from deskroll.desktops.guest.machine import RecordingError
+from deskroll.desktops.guest.requests import BadRequest
+from deskroll.desktops.guest.routes import MACHINE
+
+routes = web.RouteTableDef()
+MAX_FPS = 30
+
+
+@routes.post("/start_recording")
+async def start_recording(request: web.Request) -> web.Response:
+    """Start to record (`?fps=5`)."""
+    rate = request.query.get("fps", "5")
+    if not rate.isdigit() or not 1 <= int(rate) <= MAX_FPS:
+        raise BadRequest(f"fps is {rate!r}; allowed: 1 to {MAX_FPS}")
+    try:
+        request.app[MACHINE].start_recording(int(rate))
+    except RecordingError as error:
+        return web.json_response({"status": "error", "message": str(error)}, status=400)
+    return web.json_response({"status": "success", "message": "Started recording successfully."})
+
+
+@routes.post("/end_recording")
+async def end_recording(request: web.Request) -> web.StreamResponse:
+    """Stop, and return the video."""
+    try:
+        path = await request.app[MACHINE].stop_recording()
+    except RecordingError as error:
+        return web.json_response({"status": "error", "message": str(error)}, status=400)
+    return web.FileResponse(path, headers={"Content-Type": "video/mp4"})

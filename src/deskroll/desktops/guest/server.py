@@ -1,0 +1,103 @@
+"""The guest's HTTP application: token, deadlines, errors as JSON, and the routes.
+
+Guarantees: every request is answered, by a result or by a status and a message that says what is wrong; nothing that
+a request holds ends the server. A desktop that has lost a part answers 503 with `lost: true` to everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from deskroll.desktops.guest.machine import Machine
+from deskroll.desktops.guest.requests import MAX_BODY, BadRequest
+from deskroll.desktops.guest.routes import MACHINE, execute, files, observe, ours, recording, windows
+from deskroll.desktops.x11.connection import XRequestError
+from deskroll.errors import ActionError, DesktopError, DesktopLost
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+TIMEOUT_HEADER = "Deskroll-Timeout"
+"""Seconds that the client will wait; the server gives up then too, so that nothing goes on unheard."""
+_log = logging.getLogger(__name__)
+
+
+def create_app(machine: Machine, *, token: str = "", extensions: bool = True) -> web.Application:
+    """The application; without `extensions` it has OSWorld's endpoints only."""
+    app = web.Application(client_max_size=MAX_BODY, middlewares=[_errors, _authorised(token)])
+    app[MACHINE] = machine
+    for module in (observe, execute, windows, files, recording):
+        app.add_routes(module.routes)
+    if extensions:
+        app.add_routes(ours.routes)
+    return app
+
+
+def _authorised(token: str) -> Middleware:
+    expected = f"Bearer {token}".encode()
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        given = request.headers.get("Authorization", "").encode(errors="replace")
+        if token and not hmac.compare_digest(given, expected):
+            return _answer(401, "this desktop wants a token: send the header 'Authorization: Bearer TOKEN'")
+        return await handler(request)
+
+    return check
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        async with asyncio.timeout(_time_left(request)):
+            return await handler(request)
+    except BadRequest as error:
+        return _answer(error.status, str(error))
+    except web.HTTPException as error:
+        return _answer(error.status, _explain(request, error))
+    except ActionError as error:
+        return _answer(400, str(error))
+    except DesktopLost as error:
+        return _answer(503, str(error), lost=True)
+    except (DesktopError, XRequestError) as error:
+        return _answer(500, str(error))
+    except TimeoutError:
+        return _answer(504, f"{request.method} {request.path} was not done in time")
+    except Exception as error:  # noqa: BLE001
+        # The last line of defence: a bug here must cost one request, not the desktop.
+        _log.exception("%s %s failed", request.method, request.path)
+        return _answer(500, f"{request.method} {request.path} failed inside: {type(error).__name__}: {error}")
+
+
+def _time_left(request: web.Request) -> float | None:
+    value = request.headers.get(TIMEOUT_HEADER)
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        raise BadRequest(f"{TIMEOUT_HEADER} is {value[:50]!r}; it must be a number of seconds") from None
+    if not 0 < seconds <= 86_400:
+        raise BadRequest(f"{TIMEOUT_HEADER} is {value[:50]!r}; allowed: above 0, up to 86400")
+    return seconds
+
+
+def _explain(request: web.Request, error: web.HTTPException) -> str:
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        return f"the body of {request.method} {request.path} is too large: at most {MAX_BODY} bytes"
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        return f"{request.path} takes {', '.join(sorted(error.allowed_methods))}, not {request.method}"
+    if isinstance(error, web.HTTPNotFound):
+        return f"there is no endpoint {request.path}"
+    return error.text or error.reason
+
+
+def _answer(status: int, message: str, *, lost: bool = False) -> web.Response:
+    body: dict[str, object] = {"status": "error", "message": message, "error": message}
+    if lost:
+        body["lost"] = True
+    return web.json_response(body, status=status)

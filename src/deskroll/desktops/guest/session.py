@@ -1,0 +1,213 @@
+"""The parts of one X session: X server, session bus, accessibility bus, window manager.
+
+Owns their start, their order and their logs. Guarantees: `start` returns when each part answers, not after a fixed
+time; `check` raises, naming the part, as soon as one has died or was stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import struct
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from Xlib import X
+from Xlib.display import Display
+
+from deskroll.desktops.guest.settings import GuestSettings
+from deskroll.errors import BootError, DesktopLost
+
+AT_SPI_LAUNCHERS = ("/usr/libexec/at-spi-bus-launcher", "/usr/lib/at-spi2-core/at-spi-bus-launcher")
+FOLDERS = ("Desktop", "Documents", "Downloads", "Pictures")
+BACKGROUND = 0x2E4057
+X_SOCKETS = Path("/tmp/.X11-unix")  # noqa: S108  (where every X client looks)
+_PROBE_S = 0.005
+_THIS_HOST, _ANY_HOST = 256, 65535
+# In a sandbox the first two processes are bubblewrap's own: the one that buries orphans, and the lifeline.
+_SANDBOX_PARTS = ((1, "the sandbox's first process"), (2, "the sandbox's lifeline"))
+
+
+class Session:
+    """One desktop's X session. All parts are children of the guest."""
+
+    def __init__(self, settings: GuestSettings) -> None:
+        self.settings = settings
+        self.env = dict(settings.env)
+        self.home = Path(self.env["HOME"])
+        self.run = Path(self.env["XDG_RUNTIME_DIR"])
+        self.state = Path(settings.state)
+        self.framebuffer = self.state / "fb" / "Xvfb_screen0"
+        self.seconds: dict[str, float] = {}
+        self._parts: dict[str, asyncio.subprocess.Process] = {}
+
+    async def start(self) -> None:
+        """Start every part, as many at a time as their order allows."""
+        began = time.monotonic()
+        self._make_folders()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._timed("bus", began, self._start_buses))
+                tasks.create_task(self._timed("x11", began, self._start_display))
+        except ExceptionGroup as group:
+            raise BootError(f"{group.exceptions[0]}{self._log_tail()}") from group
+
+    async def _timed(self, name: str, began: float, start: Callable[[], Awaitable[None]]) -> None:
+        await start()
+        self.seconds[name] = time.monotonic() - began
+
+    def _make_folders(self) -> None:
+        for folder in (self.home, self.run, self.state, self.state / "fb"):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in FOLDERS:
+            (self.home / name).mkdir(exist_ok=True)
+        (self.state / "password").write_text(self.settings.password)
+        if self.settings.sandboxed:
+            # The X server makes this folder only when it is root.
+            X_SOCKETS.mkdir(mode=0o777, exist_ok=True)
+            X_SOCKETS.chmod(0o1777)
+
+    async def _start_display(self) -> None:
+        read, write = os.pipe()
+        size = f"{self.settings.width}x{self.settings.height}x24"
+        authority, cookie = self.home / ".Xauthority", secrets.token_bytes(16)
+        _write_authority(authority, cookie)
+        options = ["-screen", "0", size, "-fbdir", str(self.state / "fb"), "-displayfd", str(write)]
+        name = [self.settings.display] if self.settings.display else []
+        # -s 0: no screen saver; -noreset: the server lives on when its last client leaves.
+        command = ["Xvfb", *name, *options, "-auth", str(authority), "-nolisten", "tcp", "-noreset", "-s", "0"]
+        await self._start("Xvfb", command, pass_files=(write,))
+        os.close(write)
+        number = await self._first_line("Xvfb", read)
+        self.env["DISPLAY"] = f":{number}"
+        _write_authority(authority, cookie, self.env["DISPLAY"])
+        await self._start("openbox", ["openbox", "--sm-disable"])
+        await asyncio.get_running_loop().run_in_executor(None, self._await_window_manager)
+
+    def _await_window_manager(self) -> None:
+        os.environ["XAUTHORITY"] = self.env["XAUTHORITY"]
+        display = Display(self.env["DISPLAY"])
+        try:
+            root = display.screen().root
+            root.change_attributes(background_pixel=BACKGROUND)
+            root.clear_area()
+            # The last thing that a window manager announces when it has taken over.
+            atom = display.intern_atom("_NET_CLIENT_LIST")
+            while root.get_full_property(atom, X.AnyPropertyType) is None:
+                self.check()
+                time.sleep(_PROBE_S)
+        finally:
+            display.close()
+
+    async def _start_buses(self) -> None:
+        address = self.env["DBUS_SESSION_BUS_ADDRESS"]
+        await self._start("dbus-daemon", ["dbus-daemon", "--session", "--nofork", "--nosyslog", f"--address={address}"])
+        await self._until(self._bus_listens, "dbus-daemon")
+        launcher = next((path for path in AT_SPI_LAUNCHERS if Path(path).exists()), AT_SPI_LAUNCHERS[0])
+        await self._start("at-spi-bus-launcher", [launcher, "--launch-immediately", "--a11y=1"])
+
+    def _bus_listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as probe:
+            return probe.connect_ex(str(self.run / "bus")) == 0
+
+    async def _until(self, condition: Callable[[], bool], part: str) -> None:
+        while not condition():
+            self._check_part(part)
+            await asyncio.sleep(_PROBE_S)
+
+    async def _first_line(self, part: str, file: int) -> str:
+        """The first line that a part writes to a pipe; raises when it ends before that."""
+        loop = asyncio.get_running_loop()
+        line = await loop.run_in_executor(None, _read_line, file)
+        if not line:
+            await self._parts[part].wait()
+            self._check_part(part)
+        return line
+
+    async def _start(self, name: str, command: Sequence[str], pass_files: Sequence[int] = ()) -> None:
+        log = (self.state / "session.log").open("ab")
+        try:
+            self._parts[name] = await asyncio.create_subprocess_exec(
+                *command, env=self.env, cwd=self.home, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+                pass_fds=tuple(pass_files), start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise BootError(f"cannot start {name}: {error}; `deskroll doctor` tells what to install") from error
+        finally:
+            log.close()
+
+    def check(self) -> None:
+        """Raise `DesktopLost`, naming the part, when one has died or does not run."""
+        for name in self._parts:
+            self._check_part(name)
+        for pid, name in _SANDBOX_PARTS if self.settings.sandboxed else ():
+            if _state(pid) in ("T", "t"):
+                raise DesktopLost(f"{name} was stopped by a signal; this desktop must be replaced")
+
+    def _check_part(self, name: str) -> None:
+        process = self._parts[name]
+        if process.returncode is not None:
+            raise DesktopLost(f"{name} {_ending(process.returncode)}; this desktop must be replaced")
+        state = _state(process.pid)
+        if state in ("T", "t"):
+            raise DesktopLost(f"{name} was stopped by a signal; this desktop must be replaced")
+        if state in ("Z", "X", ""):
+            raise DesktopLost(f"{name} died; this desktop must be replaced")
+
+    def part_pids(self) -> dict[str, int]:
+        """The process ids of the parts, as the guest sees them."""
+        return {name: process.pid for name, process in self._parts.items()}
+
+    def _log_tail(self) -> str:
+        try:
+            text = (self.state / "session.log").read_text(errors="replace").strip()
+        except OSError:
+            return ""
+        return f"; the session's log ends: {text[-500:]}" if text else ""
+
+    async def stop(self) -> None:
+        """End the parts; for a desktop in a sandbox the sandbox's end does it."""
+        for process in self._parts.values():
+            if process.returncode is None:
+                process.kill()
+        for process in self._parts.values():
+            await process.wait()
+
+
+def _ending(code: int) -> str:
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with code {code}"
+
+
+def _state(pid: int) -> str:
+    """One letter for what the kernel says of a process, empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return ""
+
+
+def _read_line(file: int) -> str:
+    with os.fdopen(file) as pipe:
+        return pipe.readline().strip()
+
+
+def _write_authority(path: Path, cookie: bytes, display: str = "") -> None:
+    """Write the cookie that the server and its clients share, as `xauth` would."""
+    number = display.removeprefix(":").encode()
+    # python-xlib, and so pyautogui, looks for an entry of this very host and display; Xlib takes the wildcard too.
+    entries = [(_ANY_HOST, b"", b"")]
+    if number:
+        entries.insert(0, (_THIS_HOST, socket.gethostname().encode(), number))
+    path.touch(mode=0o600)
+    path.write_bytes(b"".join(_authority_entry(*entry, cookie) for entry in entries))
+
+
+def _authority_entry(family: int, host: bytes, number: bytes, cookie: bytes) -> bytes:
+    fields = (host, number, b"MIT-MAGIC-COOKIE-1", cookie)
+    return struct.pack(">H", family) + b"".join(struct.pack(">H", len(field)) + field for field in fields)

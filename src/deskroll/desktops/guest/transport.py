@@ -1,0 +1,138 @@
+"""HTTP to one guest: deadlines, bounded answers, and errors that name the desktop.
+
+A guest shares its desktop with programs that a model started, so nothing it says is trusted: answers are cut off at a
+size and at a time, and never unpacked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+
+from deskroll.desktops.base import Address
+from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError
+
+T = TypeVar("T")
+MAX_ANSWER = 64 * 1024 * 1024
+"""Bytes of an answer, unless a call allows for more."""
+TIMEOUT_HEADER = "Deskroll-Timeout"
+_CONNECT_S = 5.0
+_MARGIN = 0.9
+"""The guest is told a little less than we wait, so that its own explanation arrives in time."""
+
+
+class _Refusal(msgspec.Struct):
+    """An error as guests send it."""
+
+    message: str = ""
+    error: str = ""
+    lost: bool = False
+
+
+class Transport:
+    """One keep-alive session to one guest."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._session: aiohttp.ClientSession | None = None
+
+    def session(self) -> aiohttp.ClientSession:
+        """The HTTP session, made on first use inside the running loop."""
+        if self._session is None:
+            headers = {"Authorization": f"Bearer {self.address.token}"} if self.address.token else {}
+            self._session = aiohttp.ClientSession(
+                connector=_connector(self.address.endpoint), headers=headers, auto_decompress=False, trust_env=False
+            )
+        return self._session
+
+    def url(self, path: str) -> str:
+        """The full address of an endpoint."""
+        base = "http://desktop" if self.address.endpoint.startswith("unix:") else self.address.endpoint
+        return f"{base}{path}"
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        timeout: float,
+        body: bytes | aiohttp.FormData | None = None,
+        max_answer: int = MAX_ANSWER,
+    ) -> bytes:
+        """The body of a 200 answer; everything else raises."""
+        status, answer = await self.exchange(method, path, timeout=timeout, body=body, max_answer=max_answer)
+        if status != 200:
+            raise self._refused(method, path, status, answer)
+        return answer
+
+    async def exchange(
+        self, method: str, path: str, *, timeout: float, body: bytes | aiohttp.FormData | None, max_answer: int
+    ) -> tuple[int, bytes]:
+        """Status and body of an answer, whatever they are."""
+        what = f"{method} {path}"
+        headers: Mapping[str, str] = {TIMEOUT_HEADER: f"{timeout * _MARGIN:.3f}"}
+        if isinstance(body, bytes):
+            headers = {**headers, "Content-Type": "application/json"}
+        try:
+            async with (
+                asyncio.timeout(timeout),
+                self.session().request(
+                    method, self.url(path), data=body, headers=headers, timeout=_NO_TIMEOUT
+                ) as response,
+            ):
+                return response.status, await self._read(response, what, max_answer)
+        except TimeoutError:
+            raise DesktopTimeout(
+                f"desktop {self.address.id} did not answer {what} within {timeout:g} s; it may be wedged: replace it"
+            ) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise DesktopLost(f"desktop {self.address.id} is gone: {what}: {type(error).__name__}: {error}") from error
+
+    async def _read(self, response: aiohttp.ClientResponse, what: str, limit: int) -> bytes:
+        parts, size = [], 0
+        async for chunk in response.content.iter_any():
+            parts.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                raise DesktopError(f"desktop {self.address.id} answered {what} with more than {limit} bytes")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _refused(self, method: str, path: str, status: int, answer: bytes) -> DesktopError:
+        try:
+            refusal = msgspec.json.decode(answer, type=_Refusal)
+        except msgspec.MsgspecError:
+            refusal = _Refusal(message=answer[:500].decode(errors="replace"))
+        reason = refusal.message or refusal.error or f"status {status}"
+        message = f"desktop {self.address.id}: {method} {path}: {reason}"
+        if refusal.lost:
+            return DesktopLost(message)
+        if status == 504:
+            return DesktopTimeout(message)
+        return GuestError(message, status)
+
+    def decode(self, answer: bytes, kind: type[T], what: str) -> T:
+        """A JSON answer as a record; raises `DesktopError` when the guest talks nonsense."""
+        try:
+            return msgspec.json.decode(answer, type=kind)
+        except msgspec.MsgspecError as error:
+            raise DesktopError(f"desktop {self.address.id} answered {what} with something else: {error}") from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+# Deadlines are asyncio's, so that they hold for connecting, sending and reading alike.
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
+
+
+def _connector(endpoint: str) -> aiohttp.BaseConnector:
+    if endpoint.startswith("unix:"):
+        return aiohttp.UnixConnector(path=endpoint.removeprefix("unix:"))
+    return aiohttp.TCPConnector(limit=16)

@@ -1,0 +1,14 @@
+"""Embedded desktops: Xvfb, openbox, AT-SPI and a guest server in bubblewrap namespaces of their own.
+
+Who runs where:
+
+    provider.py   in the caller's process: asks for desktops and waits for them
+    nursery.py    one small process that has imported the guest already and forks a keeper for each desktop
+    keeper.py     one process a desktop: makes its sandbox, puts the guest inside, and takes everything away
+                  again when the owner asks, when the owner dies, or when a part of the desktop dies
+    sandbox.py    what the inside looks like (bubblewrap's arguments)
+    namespaces.py how the guest gets inside without paying for its imports again
+    limits.py     memory and process limits
+    shims.py      the few files that a desktop has and the host has not: pyautogui, sudo, python
+    places.py     where on the host a desktop's files lie, and which desktops there are
+"""

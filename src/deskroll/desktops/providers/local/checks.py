@@ -1,0 +1,128 @@
+"""What local desktops need from a machine, checked by trying it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+
+from deskroll.desktops.providers.local import limits, packages, places, shims
+from deskroll.errors import DeskrollError
+from deskroll.types import Record
+
+_MODULES = {
+    "Xlib": "python-xlib", "dbus_fast": "dbus-fast", "numpy": "numpy", "PIL": "pillow", "isal": "isal", "av": "av",
+    "mss": "mss", "pyautogui": "pyautogui",
+}  # fmt: skip
+
+
+class Check(Record, frozen=True):
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    found: str
+    fix: str = ""
+    """What to run or do; empty when nothing is to be done."""
+    required: bool = True
+    """Whether local desktops work without it."""
+
+
+def run_checks() -> list[Check]:
+    """All checks, in the order in which one would mend them."""
+    return [
+        _check_packages("local", "programs of a desktop", required=True),
+        _check_packages("demo", "programs for the demo", required=False),
+        _check_modules(),
+        _check_system_python(),
+        check_namespaces(),
+        _check_limits(),
+        _check_folder(),
+        _check_memory(),
+    ]
+
+
+def _check_packages(group: str, name: str, *, required: bool) -> Check:
+    missing = packages.missing(group)
+    if not missing:
+        return Check(name=name, ok=True, found=f"all {len(packages.listed(group))} installed", required=required)
+    found = "missing: " + ", ".join(f"{package.name} ({package.why})" for package in missing)
+    return Check(name=name, ok=False, found=found, fix=packages.install_line(missing), required=required)
+
+
+def _check_modules() -> Check:
+    missing = [pip for module, pip in _MODULES.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        found = f"missing: {', '.join(missing)}"
+        return Check(name="Python modules", ok=False, found=found, fix="pip install 'deskroll[local]'")
+    return Check(name="Python modules", ok=True, found=f"all {len(_MODULES)} installed")
+
+
+def _check_system_python() -> Check:
+    path = shims.SYSTEM_PYTHON
+    if path.exists():
+        return Check(name="Python inside desktops", ok=True, found=str(path))
+    fix = "apt-get install -y --no-install-recommends python3"
+    return Check(name="Python inside desktops", ok=False, found=f"{path} is not there: scripts cannot run", fix=fix)
+
+
+def check_namespaces() -> Check:
+    """Whether bubblewrap can make namespaces here, as the user that desktops run as."""
+    command = [
+        "bwrap",
+        "--unshare-all",
+        "--uid",
+        "1000",
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "true",
+    ]
+    as_user = {"user": 65534, "group": 65534, "extra_groups": ()} if os.getuid() == 0 else {}
+    fix = (
+        "allow user namespaces (sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000; on Ubuntu "
+        "also kernel.apparmor_restrict_unprivileged_userns=0), or run desktops without a sandbox: --isolation none"
+    )
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, **as_user)  # type: ignore[call-overload]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Check(name="namespaces", ok=False, found=f"bubblewrap does not run: {error}", fix=fix)
+    if done.returncode:
+        return Check(name="namespaces", ok=False, found=f"bubblewrap cannot make any: {done.stderr.strip()}", fix=fix)
+    return Check(name="namespaces", ok=True, found="bubblewrap makes its own for each desktop")
+
+
+def _check_limits() -> Check:
+    if limits.control_groups_available():
+        return Check(name="memory limits", ok=True, found="a control group for each desktop", required=False)
+    return Check(
+        name="memory limits",
+        ok=False,
+        required=False,
+        found="no control groups for this user: the limit holds for each process, not for a desktop as a whole",
+        fix="run as root, or under a systemd scope with Delegate=yes",
+    )
+
+
+def _check_folder() -> Check:
+    try:
+        root = places.runtime_root()
+    except DeskrollError as error:
+        return Check(name="folder for sockets", ok=False, found=str(error), fix="export DESKROLL_RUNTIME_DIR=FOLDER")
+    return Check(name="folder for sockets", ok=True, found=str(root))
+
+
+def _check_memory() -> Check:
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+    free = kilobytes["MemAvailable"] // 1024
+    # Measured: an idle desktop has 40 MB of its own; with a small program in it, 80.
+    found = f"{free} MB available: room for about {free // 80} desktops with small programs"
+    return Check(
+        name="memory", ok=free >= 400, found=found, fix="" if free >= 400 else "free some memory", required=False
+    )

@@ -1,0 +1,306 @@
+"""One keeper a desktop: makes its sandbox, puts the guest inside, watches, and takes everything away again.
+
+Guarantees: when `keep` returns, no process, mount, socket, control group or file of the desktop is left, whether the
+owner asked for it (closed the link), died, or a part of the desktop died. Everything inside is in one pid namespace,
+whose first process also ends by itself when the keeper dies, because it reads a pipe that only the keeper holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import time
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from deskroll.desktops.guest.settings import GuestSettings
+from deskroll.desktops.providers.local import namespaces, sandbox
+from deskroll.desktops.providers.local.limits import ControlGroup, set_rlimits
+from deskroll.desktops.providers.local.wire import Booted, Failed, Report, Request, encode_report
+from deskroll.errors import BootError
+
+BOOT_TIMEOUT_S = 60.0
+
+
+def import_guest() -> None:
+    """Import all that a guest may ever need: inside the sandbox there is nothing left to import from."""
+    from deskroll.desktops.guest import main  # noqa: PLC0415
+
+    main.warm_up()
+
+
+def keep(request: Request, link_file: int, listen_file: int) -> int:
+    """Run one desktop from start to end; returns the exit code of this process."""
+    namespaces.set_process_name(f"desk-{request.id}")
+    os.setsid()
+    link = socket.socket(fileno=link_file)
+    desktop = _Sandboxed(request) if request.isolation == "bwrap" else _Bare(request)
+    message = ""
+    try:
+        began = time.monotonic()
+        guest = desktop.start(listen_file)
+        seconds = _await_guest(guest, link, time.monotonic() + BOOT_TIMEOUT_S)
+        seconds["boot"] = time.monotonic() - began
+        _report(link, Booted(sandbox_pid=desktop.pid, cgroup=desktop.group is not None, seconds=seconds))
+        message = _watch(link, guest, desktop.pid)
+    except Exception as error:  # noqa: BLE001  (this is where a desktop's failures become a report)
+        message = str(error) if isinstance(error, BootError) else traceback.format_exc()
+    finally:
+        desktop.end()
+        shutil.rmtree(request.folder, ignore_errors=True)
+    _report(link, Failed(message=message))
+    return 0
+
+
+def _report(link: socket.socket, report: Report) -> None:
+    # The owner may be gone already; then there is nobody left to tell.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        link.send(encode_report(report))
+
+
+def _await_guest(guest: int, link: socket.socket, deadline: float) -> dict[str, float]:
+    """Wait for the guest's one line: its timings, or why it cannot run."""
+    line = b""
+    while not line.endswith(b"\n"):
+        readable, _, _ = select.select([guest, link.fileno()], [], [], max(0.0, deadline - time.monotonic()))
+        if link.fileno() in readable:
+            raise BootError("the owner let go of the desktop while it was booting")
+        if not readable:
+            raise BootError(f"its guest did not come up within {BOOT_TIMEOUT_S:g} s")
+        chunk = os.read(guest, 65536)
+        if not chunk:
+            raise BootError("its guest died while it was booting; the machine may be out of memory or processes")
+        line += chunk
+    answer = msgspec.json.decode(line, type=dict[str, float] | str)
+    if isinstance(answer, str):
+        raise BootError(answer)
+    return answer
+
+
+def _watch(link: socket.socket, guest: int, pid: int) -> str:
+    """Wait until the desktop has to go, and say why; empty when its owner wants it so."""
+    pidfd = os.pidfd_open(pid)
+    try:
+        readable, _, _ = select.select([link.fileno(), guest, pidfd], [], [])
+    finally:
+        os.close(pidfd)
+    if link.fileno() in readable:
+        return ""
+    return "its guest died" if guest in readable else "the first process of its namespaces died"
+
+
+class _Sandboxed:
+    """A desktop in bubblewrap's namespaces."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.pid = 0
+        self.group: ControlGroup | None = None
+        self._bwrap = 0
+        self._pidfd = -1  # of the first process inside: a pid alone could be somebody else's by the time it is used
+        self._lifeline = -1
+
+    def start(self, listen_file: int) -> int:
+        """Make the sandbox and put the guest inside; returns the pipe on which the guest speaks."""
+        self.group = ControlGroup.create(self.request.id, self.request.spec)
+        self._start_bwrap()
+        return _fork_guest(self.request, listen_file, self.pid, self.group)
+
+    def _start_bwrap(self) -> None:
+        stdin_read, self._lifeline = os.pipe()
+        up_read, up_write = os.pipe()
+        info_read, info_write = os.pipe()
+        args, files = self._arguments(info_write)
+        self._bwrap = os.fork()
+        if self._bwrap == 0:
+            self._exec_bwrap(args, stdin_read, up_write, [info_write, *files])
+        for file in (stdin_read, up_write, info_write, *files):
+            os.close(file)
+        # The program inside says that everything is mounted; bubblewrap tells the first process before that.
+        up = _read_all(up_read, until=b"up\n")
+        info = _read_all(info_read)
+        if not up.endswith(b"up\n"):
+            raise BootError(
+                "bubblewrap cannot make a sandbox: "
+                + (up.decode(errors="replace").strip() or "it said nothing")
+                + "; see `deskroll doctor`"
+            )
+        self.pid = msgspec.json.decode(info, type=dict[str, int])["child-pid"]
+        self._pidfd = os.pidfd_open(self.pid)
+
+    def _arguments(self, info: int) -> tuple[list[str], list[int]]:
+        args = [*sandbox.arguments(self.request.spec, Path(self.request.shims)), "--info-fd", str(info)]
+        files = []
+        for path, content in sandbox.etc_files(self.request.id).items():
+            files.append(_memory_file(content.encode()))
+            args += ["--perms", "0644", "--file", str(files[-1]), path]
+        # Not on the command line, which everything inside can read and which would tell paths of the host.
+        options = _memory_file(b"\0".join(arg.encode() for arg in args) + b"\0")
+        program = ["/bin/sh", "-c", "echo up; exec cat >/dev/null"]
+        return ["bwrap", "--args", str(options), "--", *program], [options, *files]
+
+    def _exec_bwrap(self, args: list[str], stdin: int, stdout: int, files: list[int]) -> None:
+        try:
+            if self.group is not None:
+                self.group.enter()
+            os.dup2(stdin, 0)
+            os.dup2(stdout, 1)
+            os.dup2(stdout, 2)
+            for file in files:
+                os.set_inheritable(file, True)
+            namespaces.become(self.request.uid)
+            os.execvpe(args[0], args, {"PATH": os.environ.get("PATH", os.defpath)})  # noqa: S606
+        except OSError as error:
+            os.write(2, f"cannot run bwrap: {error}".encode())
+        finally:
+            os._exit(127)
+
+    def end(self) -> None:
+        """End every process inside and wait until they are gone."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+        if self._pidfd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            # When the first process of a pid namespace is gone, everything in it is.
+            select.select([self._pidfd], [], [])
+            os.close(self._pidfd)
+        if self._bwrap:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._bwrap, signal.SIGKILL)
+            os.waitpid(self._bwrap, 0)
+        if self.group is not None:
+            self.group.remove()
+
+
+class _Bare:
+    """A desktop without a sandbox, for machines that allow none: its processes carry a mark."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.pid = os.getpid()
+        self.group: ControlGroup | None = None
+
+    def start(self, listen_file: int) -> int:
+        """Start the guest as a plain process; returns the pipe on which it speaks."""
+        return _fork_guest(self.request, listen_file, 0, None)
+
+    def end(self) -> None:
+        """End everything that carries the desktop's mark."""
+        mark = f"DESKROLL_DESKTOP={self.request.id}".encode()
+        while pids := [pid for pid in _all_pids() if mark in _environment(pid)]:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+
+def _fork_guest(request: Request, listen_file: int, sandbox_pid: int, group: ControlGroup | None) -> int:
+    """Fork the guest into the sandbox; returns a pipe that gives its one line and is open while it lives."""
+    read, write = os.pipe()
+    joiner = os.fork()
+    if joiner == 0:
+        code = 1
+        try:
+            if group is not None:
+                group.enter()
+            namespaces.become(request.uid)
+            if sandbox_pid:
+                namespaces.join(sandbox_pid)
+            if os.fork() == 0:
+                _run_guest(request, listen_file, write, bool(sandbox_pid), group is not None)
+            code = 0
+        except Exception as error:  # noqa: BLE001  (a fork must never return into its parent's code)
+            os.write(write, msgspec.json.encode(f"the guest cannot enter its sandbox: {error}") + b"\n")
+        finally:
+            os._exit(code)
+    os.close(write)
+    os.close(listen_file)
+    os.waitpid(joiner, 0)
+    return read
+
+
+def _run_guest(request: Request, listen_file: int, speak: int, sandboxed: bool, grouped: bool) -> None:
+    code = 1
+    try:
+        if sandboxed:
+            namespaces.drop_capabilities()
+        set_rlimits(request.spec, grouped)
+        os.environ.clear()  # before its memory is overwritten
+        namespaces.hide_origin("deskroll-guest")
+        namespaces.set_process_name("deskroll-guest")
+        from deskroll.desktops.guest import main  # noqa: PLC0415
+
+        main.run(_guest_settings(request, sandboxed), listen_file, speak)
+        code = 0
+    except BaseException:  # noqa: BLE001  (a fork must never return into its parent's code)
+        text = "".join(traceback.format_exc()[-3000:])
+        with contextlib.suppress(OSError):
+            os.write(speak, msgspec.json.encode(text) + b"\n")
+    finally:
+        os._exit(code)
+
+
+def _guest_settings(request: Request, sandboxed: bool) -> GuestSettings:
+    spec = request.spec
+    home, run, state, shims = sandbox.HOME, sandbox.RUN, sandbox.STATE, sandbox.SHIMS
+    if not sandboxed:
+        home, run, state, shims = (
+            f"{request.folder}/home",
+            f"{request.folder}/run",
+            f"{request.folder}/state",
+            request.shims,
+        )
+    env = sandbox.environment(home, run, shims, spec)
+    env["DESKROLL_DESKTOP"] = request.id
+    return GuestSettings(
+        id=request.id,
+        width=spec.width,
+        height=spec.height,
+        env=env,
+        state=state,
+        display=":0" if sandboxed else "",
+        sandboxed=sandboxed,
+        password=spec.client_password,
+        token=request.token,
+    )
+
+
+def _read_all(file: int, until: bytes = b"") -> bytes:
+    data = b""
+    while not (until and data.endswith(until)) and (chunk := os.read(file, 65536)):
+        data += chunk
+    os.close(file)
+    return data
+
+
+def _memory_file(content: bytes) -> int:
+    file = os.memfd_create("deskroll")
+    os.write(file, content)
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
+
+
+def _all_pids() -> list[int]:
+    return [
+        int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid()
+    ]
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+if sys.platform != "linux":  # pragma: no cover
+    raise ImportError("local desktops need Linux")

@@ -1,0 +1,92 @@
+"""Memory and process limits of a desktop.
+
+Where this process may make control groups (root, or a delegated subtree), all programs of a desktop share one group
+with `memory_mb` and `processes`; the kernel then ends the largest of them when memory runs out. Everywhere, each
+process also carries rlimits: processes and threads of the desktop's own user namespace, no core files, and, without
+a control group, `memory_mb` for each process. `doctor` tells which of the two this machine has.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+from deskroll.desktops.base import DesktopSpec
+
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+_PARENT = "deskroll"
+
+
+class ControlGroup:
+    """The control group of one desktop, in whichever version the kernel has."""
+
+    def __init__(self, folders: tuple[Path, ...]) -> None:
+        self._folders = folders
+
+    @classmethod
+    def create(cls, name: str, spec: DesktopSpec) -> ControlGroup | None:
+        """Make the group, or return None where this process may not."""
+        unified = (CGROUP_ROOT / "cgroup.controllers").exists()
+        group = cls(tuple(_folders(name, unified)))
+        try:
+            group._fill(spec, unified)
+        except OSError:
+            # Not allowed here (no root, no delegation, a container): the rlimits below remain.
+            group.remove()
+            return None
+        return group
+
+    def _fill(self, spec: DesktopSpec, unified: bool) -> None:
+        memory, pids = (self._folders * 2)[:2]
+        if unified:
+            (CGROUP_ROOT / "cgroup.subtree_control").write_text("+memory +pids")
+            memory.parent.mkdir(exist_ok=True)
+            (memory.parent / "cgroup.subtree_control").write_text("+memory +pids")
+        for folder in self._folders:
+            folder.mkdir(parents=True)
+        limit = "memory.max" if unified else "memory.limit_in_bytes"
+        (memory / limit).write_text(str(spec.memory_mb * 1024 * 1024))
+        (pids / "pids.max").write_text(str(spec.processes))
+
+    def enter(self) -> None:
+        """Put the calling process, and whatever it forks later, into the group."""
+        for folder in self._folders:
+            (folder / "cgroup.procs").write_text("0")
+
+    def remove(self) -> None:
+        """Remove the group; it must be empty of processes."""
+        for folder in self._folders:
+            if folder.exists():
+                folder.rmdir()
+
+
+def _folders(name: str, unified: bool) -> list[Path]:
+    if unified:
+        return [CGROUP_ROOT / _PARENT / name]
+    return [CGROUP_ROOT / controller / _PARENT / name for controller in ("memory", "pids")]
+
+
+def control_groups_available() -> bool:
+    """Whether desktops here get a control group of their own."""
+    group = ControlGroup.create(f"probe-{os.getpid()}", DesktopSpec())
+    if group is not None:
+        group.remove()
+    return group is not None
+
+
+def set_rlimits(spec: DesktopSpec, grouped: bool) -> None:
+    """Limit the calling process and its children; called inside the desktop's own user namespace."""
+    # Counted within the user namespace, so one desktop's processes do not use up another's.
+    _lower(resource.RLIMIT_NPROC, spec.processes)
+    _lower(resource.RLIMIT_NOFILE, 4096)
+    _lower(resource.RLIMIT_CORE, 0)
+    if not grouped:
+        _lower(resource.RLIMIT_DATA, spec.memory_mb * 1024 * 1024)
+
+
+def _lower(what: int, limit: int) -> None:
+    hard = resource.getrlimit(what)[1]
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(what, (limit, limit))

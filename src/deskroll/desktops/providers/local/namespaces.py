@@ -1,0 +1,100 @@
+"""Entering the namespaces of a running bubblewrap sandbox, and giving up all privilege there.
+
+The guest is forked from a process that has imported it already; bubblewrap can only `exec`. So bubblewrap makes the
+sandbox, and the fork joins it: the user namespace that owns the mounts first (it grants the right to enter the
+others), then the rest, then the inner user namespace in which the desktop's programs run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+from pathlib import Path
+
+_NS_GET_USERNS = 0xB701
+_PR_SET_DUMPABLE = 4
+_PR_SET_NAME = 15
+_PR_CAPBSET_DROP = 24
+_PR_SET_NO_NEW_PRIVS = 38
+_LAST_CAPABILITY = 63
+_CAPABILITY_VERSION_3 = 0x20080522
+_JOINED = ("mnt", "net", "ipc", "uts", "cgroup", "pid")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _CapHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _CapData(ctypes.Structure):
+    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
+
+
+def set_process_name(name: str) -> None:
+    """Name this process as `ps` and `top` show it (15 bytes)."""
+    _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
+
+
+def hide_origin(name: str) -> None:
+    """Overwrite the command line and environment that this process was started with, and close it to its neighbours.
+
+    A fork inside a sandbox still carries both from the host, where `ps` and /proc would show them. Afterwards no other
+    process of the desktop can look into this one's memory either.
+    """
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    arg_start, arg_end, env_start, env_end = map(int, fields[45:49])
+    size = arg_end - arg_start
+    ctypes.memmove(arg_start, name.encode()[: size - 1].ljust(size, b"\0"), size)
+    ctypes.memset(env_start, 0, env_end - env_start)
+    _libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def become(uid: int) -> None:
+    """Drop from root to `uid`, for good. Does nothing for a process that is not root."""
+    if os.getuid() != 0 or uid == 0:
+        return
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    # Changing ids makes a process undumpable, and then even its own /proc/self is closed to it.
+    _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+
+
+def join(pid: int) -> None:
+    """Enter every namespace of process `pid`. Its pid namespace takes effect for children only: fork afterwards."""
+    files = {name: os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _JOINED}
+    inner = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    outer = fcntl.ioctl(files["mnt"], _NS_GET_USERNS)
+    # Where the caller may see a namespace already (a shared network), joining it again would need its owner's rights.
+    foreign = {name: file for name, file in files.items() if not _is_own(name, file)}
+    _set_namespace(outer, "user (outer)")
+    for name, file in foreign.items():
+        _set_namespace(file, name)
+    if os.fstat(inner).st_ino != os.fstat(outer).st_ino:
+        _set_namespace(inner, "user (inner)")
+    for file in (*files.values(), inner, outer):
+        os.close(file)
+    os.chdir("/")
+
+
+def _is_own(name: str, file: int) -> bool:
+    return Path(f"/proc/self/ns/{name}").stat().st_ino == os.fstat(file).st_ino
+
+
+def _set_namespace(file: int, name: str) -> None:
+    if _libc.setns(file, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"cannot enter the sandbox's {name} namespace: {os.strerror(error)}")
+
+
+def drop_capabilities() -> None:
+    """Give up every capability and the ability to gain any, as bubblewrap does for what it starts."""
+    for capability in range(_LAST_CAPABILITY + 1):
+        _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+    header = _CapHeader(_CAPABILITY_VERSION_3, 0)
+    nothing = (_CapData * 2)()
+    if _libc.capset(ctypes.byref(header), nothing) != 0 or _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"cannot give up privileges: {os.strerror(error)}")

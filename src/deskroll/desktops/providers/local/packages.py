@@ -1,0 +1,48 @@
+"""The Debian packages that local desktops use: which are missing, and the line that installs them.
+
+The list itself is `debian-packages.txt` beside this file; `scripts/system-packages` reads the same one.
+"""
+
+from __future__ import annotations
+
+import glob
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+_LIST = Path(__file__).parent / "debian-packages.txt"
+
+
+class Package(NamedTuple):
+    """One line of the list."""
+
+    name: str
+    proof: str
+    """A program on PATH, or a path (with `*`) that exists when the package is installed."""
+    group: str
+    why: str
+
+    @property
+    def installed(self) -> bool:
+        """Whether its proof is there."""
+        if self.proof.startswith("/"):
+            return bool(glob.glob(self.proof))  # noqa: PTH207  (an absolute pattern)
+        return shutil.which(self.proof) is not None
+
+
+def listed(*groups: str) -> list[Package]:
+    """The packages of these groups, in the list's order."""
+    lines = (line.strip() for line in _LIST.read_text().splitlines())
+    packages = [Package(*line.split(None, 3)) for line in lines if line and not line.startswith("#")]
+    return [package for package in packages if package.group in groups]
+
+
+def missing(*groups: str) -> list[Package]:
+    """Those that are not installed."""
+    return [package for package in listed(*groups) if not package.installed]
+
+
+def install_line(packages: list[Package]) -> str:
+    """The line to run as root."""
+    names = " ".join(package.name for package in packages)
+    return f"apt-get install -y --no-install-recommends {names}"

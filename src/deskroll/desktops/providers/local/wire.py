@@ -1,0 +1,77 @@
+"""Messages between a provider, its nursery and the keepers: JSON records over sequenced-packet sockets.
+
+A request travels with two descriptors: the keeper's end of the link to the provider, and the listening socket of
+the guest, so that nothing inside the desktop can touch the socket's file. The link is also the lifeline: when the
+owner closes it, or dies, the keeper takes the desktop away.
+"""
+
+from __future__ import annotations
+
+import array
+import socket
+
+import msgspec
+
+from deskroll.desktops.base import DesktopSpec
+from deskroll.types import Record
+
+LARGEST = 256 * 1024
+
+
+class Request(Record, frozen=True):
+    """Start one desktop."""
+
+    id: str
+    folder: str
+    shims: str
+    spec: DesktopSpec
+    isolation: str
+    uid: int
+    """The host user that it runs as."""
+    token: str = ""
+
+
+class Booted(Record, frozen=True, tag="booted"):
+    """The desktop can be used."""
+
+    sandbox_pid: int
+    cgroup: bool
+    seconds: dict[str, float]
+
+
+class Failed(Record, frozen=True, tag="failed"):
+    """The desktop did not come up, or is gone; the keeper has removed it."""
+
+    message: str
+
+
+Report = Booted | Failed
+
+
+def send_request(sock: socket.socket, request: Request, files: list[int]) -> None:
+    """Send a request with its descriptors."""
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))
+    sock.sendmsg([msgspec.json.encode(request)], [rights])
+
+
+def receive_request(sock: socket.socket) -> tuple[Request, list[int]] | None:
+    """Wait for a request; None when the provider has closed its end."""
+    data, ancillary, _, _ = sock.recvmsg(LARGEST, socket.CMSG_SPACE(2 * array.array("i").itemsize))
+    if not data:
+        return None
+    files = array.array("i")
+    for level, kind, payload in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            files.frombytes(payload[: len(payload) - len(payload) % files.itemsize])
+    return msgspec.json.decode(data, type=Request), files.tolist()
+
+
+def encode_report(report: Report) -> bytes:
+    """A report as it travels."""
+    return msgspec.json.encode(report)
+
+
+def decode_report(data: bytes) -> Report:
+    """A report as it was."""
+    report: Report = msgspec.json.decode(data, type=Report)
+    return report

@@ -1,0 +1,248 @@
+"""Reads the accessible objects of one program, level by level.
+
+Each level costs a handful of rounds, in which the questions about all its objects are asked together, as
+many in flight as the window allows: how often an answer is waited for depends on the depth of the tree, not
+on its size. Level by level also makes cuts predictable: what is missing is the deepest, and the same objects
+are missing whether one call was in flight or sixty-four.
+
+Guarantees: an object is in the result only when everything about it was asked; an object that vanished
+meanwhile is left out; a program that stops answering leaves the levels that it did answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from dbus_fast import Variant
+from dbus_fast.validators import is_bus_name_valid
+
+from deskroll.desktops.x11.atspi_bus import Call, Method, NoAnswer, Window, property_of
+from deskroll.desktops.x11.atspi_cells import visible_cells
+from deskroll.desktops.x11.atspi_nodes import SPREADSHEET, TABLE, CutReason, Node, Ref, role_is_named
+
+ATSPI = "org.a11y.atspi."
+NULL_PATH = "/org/a11y/atspi/null"
+ROOT_PATH = "/org/a11y/atspi/accessible/root"
+
+_ACCESSIBLE = ATSPI + "Accessible"
+_VALUE = ATSPI + "Value"
+CHILDREN = Method(_ACCESSIBLE, "GetChildren", gives="a(so)")
+_CHILD_AT = Method(_ACCESSIBLE, "GetChildAtIndex", "i", "(so)")
+_CHILD_COUNT = property_of(_ACCESSIBLE, "ChildCount", "i")
+_ATTRIBUTES = Method(_ACCESSIBLE, "GetAttributes", gives="a{ss}")
+_ROLE_NAME = Method(_ACCESSIBLE, "GetRoleName", gives="s")
+_EXTENTS = Method(ATSPI + "Component", "GetExtents", "u", "(iiii)", (0,))
+_CHARACTER_COUNT = property_of(ATSPI + "Text", "CharacterCount", "i")
+_TEXT = Method(ATSPI + "Text", "GetText", "ii", "s")
+_VALUES = Method("org.freedesktop.DBus.Properties", "GetAll", "s", "a{sv}", (_VALUE,))
+_ACTIONS = Method(ATSPI + "Action", "GetActions", gives="a(sss)")
+_ACTION_NAME = Method(ATSPI + "Action", "GetName", "i", "s")
+_ITEMS = Method(ATSPI + "Cache", "GetItems", gives="a((so)(so)(so)iiassusau)")
+_CACHE_PATH = "/org/a11y/atspi/cache"
+
+_IDENTITY = (
+    ("name", property_of(_ACCESSIBLE, "Name", "s")),
+    ("child_count", _CHILD_COUNT),
+    ("role", Method(_ACCESSIBLE, "GetRole", gives="u")),
+    ("state_words", Method(_ACCESSIBLE, "GetState", gives="au")),
+    ("interfaces", Method(_ACCESSIBLE, "GetInterfaces", gives="as")),
+)
+_VALUE_PROPERTIES = {
+    "value": "CurrentValue",
+    "min": "MinimumValue",
+    "max": "MaximumValue",
+    "step": "MinimumIncrement",
+}
+
+Question = tuple[Node, str, Call]
+"""The field of a node that an answer fills, and the call that brings it."""
+
+_Item = tuple[Ref, Ref, Ref, int, int, list[str], str, int, str, list[int]]
+"""An object, its application, parent, index, child count, interfaces, name, role, description and states."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much of a tree is read, and how long that may take."""
+
+    in_flight: int = 64
+    """Unanswered calls to one program. 1: everything one call after the other, programs too."""
+    bulk: bool = True
+    """Ask each program for many objects at once where it can do that; the result is the same."""
+    max_nodes: int = 20_000
+    """Objects of one program."""
+    max_depth: int = 50
+    """Levels, the desktop being 0 and the programs 1. As OSWorld's."""
+    max_width: int = 1024
+    """Children of one object. As OSWorld's."""
+    max_text: int = 100_000
+    """Characters of one object's text."""
+    silence_s: float = 3.0
+    """Seconds without any answer after which a program counts as stopped."""
+    deadline_s: float = 20.0
+    """Seconds for the whole desktop."""
+
+
+class ProgramWalk:
+    """One program's tree. `root` is None as long as the program has not told about its own root object."""
+
+    def __init__(self, window: Window, bus_name: str, path: str, limits: Limits) -> None:
+        self.root: Node | None = None
+        self.count = 0
+        self.cuts: list[CutReason] = []
+        self._window = window
+        self._limits = limits
+        self.bus_name = bus_name
+        self._start = (bus_name, path)
+        self._items: dict[Ref, _Item] = {}
+
+    async def run(self) -> None:
+        """Read everything, or as much as the limits and the program allow."""
+        try:
+            if self._limits.bulk:
+                await self._load_items()
+            level = [Node(self._start)]
+            for depth in range(1, self._limits.max_depth + 1):
+                level = await self._read_level(level, depth)
+                if not level:
+                    break
+        except NoAnswer as stop:
+            self._cut(self.root, stop.reason)
+
+    async def _load_items(self) -> None:
+        """What the program knows of its objects by heart: true at this moment, but not always complete."""
+        (items,) = await self._window.run([Call((self.bus_name, _CACHE_PATH), _ITEMS)])
+        if items is not None:
+            self._items = {item[0]: item for item in cast(list[_Item], items)}
+
+    async def _read_level(self, level: list[Node], depth: int) -> list[Node]:
+        """Read these objects and hang them into the tree; returns the next level, not read yet."""
+        await self._ask(list(self._identity(level)))
+        # A table of Calc gives cells that are hidden, too; elsewhere such objects belong in the tree.
+        there = [node for node in level if node.role is not None and (node.showing or not _is_cell(node))]
+        await self._ask([question for node in there for question in self._details(node)])
+        await self._ask([question for node in there for question in self._contents(node)])
+        deepest = depth == self._limits.max_depth
+        following = [] if deepest else [child for node in there for child in await self._children(node)]
+        for node in there:
+            if deepest and node.child_count:
+                self._cut(node, CutReason.DEPTH)
+            if node.parent is None:
+                self.root = node
+            else:
+                node.parent.children.append(node)
+        self.count += len(there)
+        room = max(0, self._limits.max_nodes - self.count)
+        if len(following) > room:
+            self._cut(self.root, CutReason.NODES)
+        return following[:room]
+
+    async def _ask(self, questions: Sequence[Question]) -> None:
+        answers = await self._window.run([call for _, _, call in questions])
+        for (node, field, _), answer in zip(questions, answers, strict=True):
+            if answer is not None:
+                _store(node, field, answer)
+
+    def _identity(self, level: list[Node]) -> Iterator[Question]:
+        """What every object has, as far as the program's own list does not tell it already."""
+        for node in level:
+            item = self._items.get(node.ref)
+            if item is None:
+                for field, method in _IDENTITY:
+                    yield node, field, Call(node.ref, method)
+            else:
+                _, _, _, _, count, interfaces, node.name, node.role, _, node.state_words = item
+                node.interfaces = _short(interfaces)
+                node.child_count = count
+                if count < 0:  # menus and tables: programs do not count their children for the list
+                    yield node, "child_count", Call(node.ref, _CHILD_COUNT)
+            yield node, "attributes", Call(node.ref, _ATTRIBUTES)
+
+    def _details(self, node: Node) -> Iterator[Question]:
+        """What hangs on the object's interfaces, role and states."""
+        ref = node.ref
+        if node.role is not None and not role_is_named(node.role):
+            yield node, "role_name", Call(ref, _ROLE_NAME)
+        if "Component" in node.interfaces and node.on_screen:
+            yield node, "extents", Call(ref, _EXTENTS)
+        if "Text" in node.interfaces:
+            yield node, "character_count", Call(ref, _CHARACTER_COUNT)
+        if "Value" in node.interfaces:
+            yield node, "values", Call(ref, _VALUES)
+        if "Action" in node.interfaces:
+            yield node, "actions", Call(ref, _ACTIONS)
+        if 0 < (node.child_count or 0) <= self._limits.max_width:
+            yield node, "child_refs", Call(ref, CHILDREN)
+
+    def _contents(self, node: Node) -> Iterator[Question]:
+        """What could only be asked once the details were known."""
+        ref = node.ref
+        length = node.character_count or 0
+        if length > self._limits.max_text:
+            self._cut(node, CutReason.TEXT)
+        if length > 0:
+            yield node, "text", Call(ref, _TEXT, (0, min(length, self._limits.max_text)))
+        if "Value" in node.interfaces and not node.values:  # Qt does not answer GetAll
+            for key, name in _VALUE_PROPERTIES.items():
+                yield node, f"values.{key}", Call(ref, property_of(_VALUE, name, "d"))
+        for index in range(len(node.actions or ())):  # GetActions gives names in the user's language
+            yield node, f"action_names.{index}", Call(ref, _ACTION_NAME, (index,))
+
+    async def _children(self, node: Node) -> list[Node]:
+        count = node.child_count or 0
+        spreadsheet = node.spreadsheet or node.role == SPREADSHEET
+        if spreadsheet and node.role == TABLE:
+            refs = await visible_cells(self._window, node, self._limits.max_nodes + 1)
+        elif count > self._limits.max_width:  # may be millions: never ask for all of them
+            self._cut(node, CutReason.WIDTH)
+            indices = range(self._limits.max_width)
+            answers = await self._window.run([Call(node.ref, _CHILD_AT, (index,)) for index in indices])
+            refs = [cast(Ref, answer) for answer in answers if answer is not None]
+        else:
+            refs = node.child_refs or []
+            node.child_refs = None
+        return [Node(ref, node, spreadsheet) for ref in refs if _is_object(ref)]
+
+    def _cut(self, node: Node | None, reason: CutReason) -> None:
+        if node is not None:
+            node.cut = reason
+        if reason not in self.cuts:
+            self.cuts.append(reason)
+
+
+def _store(node: Node, field: str, answer: object) -> None:
+    """`field` names one of the node's, or an entry of one: `values.max`."""
+    name, _, key = field.partition(".")
+    if field == "interfaces":
+        node.interfaces = _short(cast(list[str], answer))
+    elif field == "values":
+        node.values = _numbers(cast(dict[str, Variant], answer))
+    elif name == "values":
+        node.values[key] = cast(float, answer)
+    elif name == "action_names":
+        node.action_names[int(key)] = cast(str, answer)
+    else:
+        setattr(node, field, answer)
+
+
+def _numbers(properties: dict[str, Variant]) -> dict[str, float]:
+    return {
+        key: properties[name].value
+        for key, name in _VALUE_PROPERTIES.items()
+        if name in properties and properties[name].signature == "d"
+    }
+
+
+def _is_cell(node: Node) -> bool:
+    return node.spreadsheet and node.parent is not None and node.parent.role == TABLE
+
+
+def _is_object(ref: Ref) -> bool:
+    """An invalid bus name in a call would make the bus throw us out, and any program may write one."""
+    return ref[1] != NULL_PATH and is_bus_name_valid(ref[0])
+
+
+def _short(interfaces: list[str]) -> frozenset[str]:
+    return frozenset(name.rpartition(".")[2] for name in interfaces)

@@ -1,0 +1,178 @@
+"""Which key makes which keysym: the layout's own keys, and spare keys that are given away to what it lacks.
+
+Guarantees: a key whose press a program may not have read yet does not change its meaning. Programs read the
+keymap when they get to a key event, not when the key was pressed: were a spare key given a second character
+while a press for its first one still waits in a program's queue, the program would see the second one
+twice. So a spare keeps its character as long as possible (the least recently used goes first; text that
+repeats costs nothing), changes are made in batches, and before one is taken away `Readers` waits until
+everybody to whom it was sent has read it. The other way round needs no waiting: the notice of a change is
+queued ahead of the presses.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+from Xlib import X, Xatom
+from Xlib.display import Display
+
+from deskroll.desktops.x11 import keysyms
+from deskroll.desktops.x11.readers import Readers
+from deskroll.errors import DesktopError
+
+
+class Stroke(msgspec.Struct, frozen=True):
+    """How one keysym is made."""
+
+    keycode: int
+    shift: bool = False
+
+
+class Keymap:
+    """The keys of one display. One instance a display: two would give the same spare away twice."""
+
+    def __init__(self, display: Display, readers: Readers) -> None:
+        self._display = display
+        self._readers = readers
+        self._first = display.display.info.min_keycode
+        self._count = display.display.info.max_keycode - self._first + 1
+        self._rows: Sequence[Sequence[int]] = ()
+        self._layout: dict[int, Stroke] = {}
+        self._marker = display.intern_atom("_DESKROLL_SPARE_KEYCODES")
+        self._given: dict[int, int] = {}  # keysym -> spare keycode, least recently used first
+        self._unread: dict[int, set[int]] = {}  # spare keycode -> windows that may not have read it
+        self._sent_at = 0.0
+        self._spares = self._claim_spares()
+        self.refresh()
+
+    @property
+    def capacity(self) -> int:
+        """How many keysyms beyond the layout can be had at once."""
+        return len(self._spares)
+
+    def refresh(self) -> None:
+        """Take in what another program has changed in the layout since."""
+        rows = self._display.get_keyboard_mapping(self._first, self._count)
+        if rows == self._rows:
+            return
+        self._rows = rows
+        self._layout = self._read_layout()
+        # A spare whose meaning somebody else has changed is no longer ours to rely on.
+        self._given = {s: k for s, k in self._given.items() if rows[k - self._first][0] == s}
+
+    def stroke(self, keysym: int) -> Stroke | None:
+        """How `keysym` is made now; None where no key has it (see `give`)."""
+        if (stroke := self._layout.get(keysym)) is not None:
+            return stroke
+        keycode = self._given.get(keysym)
+        return None if keycode is None else Stroke(keycode)
+
+    def on_layout(self, keysym: int) -> bool:
+        """Whether the layout itself has it."""
+        return keysym in self._layout
+
+    def give(self, wanted: Collection[int], held: Collection[int] = ()) -> None:
+        """Give what of `wanted` the layout lacks a spare key each; `held` keycodes are not taken away."""
+        lacking = [keysym for keysym in dict.fromkeys(wanted) if keysym not in self._layout]
+        for keysym in lacking:
+            if keysym in self._given:
+                self._given[keysym] = self._given.pop(keysym)  # most recently used: to the end
+        missing = [keysym for keysym in lacking if keysym not in self._given]
+        if not missing:
+            return
+        keep = set(held) | {self._given[keysym] for keysym in lacking if keysym in self._given}
+        taken = self._take(len(missing), keep)
+        self._wait_read(taken)
+        self._bind(dict(zip(taken, missing, strict=True)))
+
+    def sent(self, used: Iterable[int], windows: Iterable[int]) -> None:
+        """Note that presses of `used` keysyms were just sent to `windows`."""
+        listeners = set(windows)
+        for keysym in used:
+            if (keycode := self._given.get(keysym)) is not None:
+                self._unread.setdefault(keycode, set()).update(listeners)
+        self._sent_at = time.monotonic()
+
+    def _take(self, number: int, keep: Collection[int]) -> list[int]:
+        """Choose keycodes to give away: those nobody has first, then the least recently used."""
+        in_use = set(self._given.values())
+        free = [keycode for keycode in self._spares if keycode not in in_use]
+        old = [keycode for keycode in self._given.values() if keycode not in keep]
+        taken = [keycode for keycode in [*free, *old] if keycode not in keep][:number]
+        if len(taken) < number:
+            raise DesktopError(
+                f"{number} keys are not on the keyboard layout and only {len(taken)} of {self.capacity} "
+                "spare keycodes can be given to them; release the keys that are held down"
+            )
+        return sorted(taken)
+
+    def _wait_read(self, keycodes: Iterable[int]) -> None:
+        windows = set[int]().union(*(self._unread.get(keycode, ()) for keycode in keycodes))
+        if not windows:
+            return
+        self._readers.wait(windows, self._sent_at)
+        for keycode in list(self._unread):
+            self._unread[keycode] -= windows
+            if not self._unread[keycode]:
+                del self._unread[keycode]
+
+    def _bind(self, meaning: dict[int, int]) -> None:
+        taken = set(meaning)
+        self._given = {s: k for s, k in self._given.items() if k not in taken}
+        for run in _runs(sorted(meaning)):
+            # The same keysym with and without Shift: such a key means one thing whatever is held or locked.
+            rows = [[meaning[keycode]] * 2 for keycode in run]
+            self._display.change_keyboard_mapping(run[0], rows)
+        self._given.update({keysym: keycode for keycode, keysym in meaning.items()})
+        self._display.sync()
+
+    def _claim_spares(self) -> list[int]:
+        """Find the keycodes that nobody misses, and note them on the root window for our next connection."""
+        root = self._display.screen().root
+        earlier = root.get_full_property(self._marker, Xatom.CARDINAL)
+        if earlier is not None:
+            claimed = [int(keycode) for keycode in earlier.value]
+            # What an earlier connection sent through them may still be unread, by whom is not known any more.
+            self._unread = {keycode: {self._readers.focused()} for keycode in claimed}
+            self._sent_at = time.monotonic()
+            return claimed
+        rows = self._display.get_keyboard_mapping(self._first, self._count)
+        modifiers = {keycode for row in self._display.get_modifier_mapping() for keycode in row}
+        empty, dispensable = [], []
+        for keycode, row in enumerate(rows, self._first):
+            used = [keysym for keysym in row if keysym]
+            if keycode in modifiers:
+                continue
+            if not used:
+                empty.append(keycode)
+            elif all(map(keysyms.is_dispensable, used)):
+                dispensable.append(keycode)
+        root.change_property(self._marker, Xatom.CARDINAL, 32, [*empty, *dispensable])
+        return [*empty, *dispensable]
+
+    def _read_layout(self) -> dict[int, Stroke]:
+        layout: dict[int, Stroke] = {}
+        spares = set(self._spares)
+        for keycode, row in enumerate(self._rows, self._first):
+            if keycode in spares:
+                continue
+            plain, shifted = row[0], row[1]
+            if plain != X.NoSymbol:
+                layout.setdefault(plain, Stroke(keycode))
+            # Shift reaches the second column for characters only: on the keypad it depends on Num Lock.
+            if keysyms.is_character(shifted):
+                layout.setdefault(shifted, Stroke(keycode, shift=True))
+        return layout
+
+
+def _runs(keycodes: Iterable[int]) -> list[list[int]]:
+    """Split ascending keycodes into runs without a gap: each is one request, one notice to every program."""
+    runs: list[list[int]] = []
+    for keycode in keycodes:
+        if runs and runs[-1][-1] == keycode - 1:
+            runs[-1].append(keycode)
+        else:
+            runs.append([keycode])
+    return runs

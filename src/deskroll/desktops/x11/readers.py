@@ -1,0 +1,128 @@
+"""Whether a program has read the input that was sent to it.
+
+The X server queues events for a program and forgets them; the program may read them much later. Owns the
+question 'has this window's program read everything up to now?', asked with `_NET_WM_PING`: the ping enters
+the same queue behind the input, so its answer proves that the input was read. Toolkits (GTK, Qt, Chromium)
+answer by themselves. A program that does not take part (xterm) is given `SILENT_S` since the input was
+sent: X offers nothing better.
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+import time
+from collections.abc import Iterable
+
+from Xlib import X, error
+from Xlib.display import Display
+from Xlib.protocol import event
+from Xlib.xobject.drawable import Window
+
+SILENT_S = 0.25
+"""Seconds given to a program that cannot be asked."""
+PATIENCE_S = 2.0
+"""Seconds that a program which can be asked may take to answer; one that hangs does not stop others."""
+_NOBODY = 0
+
+
+class Readers:
+    """Finds the window that input goes to, and waits until its program has caught up."""
+
+    def __init__(self, display: Display) -> None:
+        self._display = display
+        self._root = display.screen().root
+        self._ping = display.intern_atom("_NET_WM_PING")
+        self._protocols = display.intern_atom("WM_PROTOCOLS")
+        # Window managers number their own pings from 1: keep away from those.
+        self._serials = itertools.count(0x7D000000)
+
+    def focused(self) -> int:
+        """Return the id of the top-level window with the keyboard focus; 0 where there is none to name."""
+        focus = self._display.get_input_focus().focus
+        return _NOBODY if isinstance(focus, int) else self._top_level(focus)
+
+    def under_pointer(self) -> int:
+        """Return the id of the window under the pointer that can be asked; 0 where there is none."""
+        window = self._root
+        try:
+            while not isinstance(child := window.query_pointer().child, int):
+                if self._answers(child):
+                    return int(child.id)
+                window = child
+        except error.XError:  # it was closed while we looked
+            return _NOBODY
+        return _NOBODY
+
+    def wait(self, windows: Iterable[int], sent_at: float) -> None:
+        """Return once the programs behind `windows` have read what was sent to them until now.
+
+        `sent_at` is the time (monotonic) of the last input that they got.
+        """
+        asked = {}
+        for window in set(windows):
+            if window != _NOBODY and self._answers(self._window(window)):
+                asked[next(self._serials)] = window
+        if len(asked) < len(set(windows)):
+            time.sleep(max(0.0, sent_at + SILENT_S - time.monotonic()))
+        if asked:
+            self._ask(asked)
+
+    def _ask(self, asked: dict[int, int]) -> None:
+        # Answers are sent to the root window, to whoever listens to its children.
+        self._root.change_attributes(event_mask=X.SubstructureNotifyMask)
+        for serial, window in asked.items():
+            message = event.ClientMessage(
+                window=window, client_type=self._protocols, data=(32, [self._ping, serial, window, 0, 0])
+            )
+            # A window that is gone has nothing left to read.
+            self._window(window).send_event(message, onerror=error.CatchError(error.BadWindow))
+        deadline = time.monotonic() + PATIENCE_S
+        open_ = {s for s, w in asked.items() if self._exists(w)}
+        while open_ and (left := deadline - time.monotonic()) > 0:
+            if not self._display.pending_events():
+                select.select([self._display.fileno()], [], [], left)
+                continue
+            open_.discard(self._answer(self._display.next_event()))
+        self._root.change_attributes(event_mask=X.NoEventMask)
+        self._display.sync()
+        while self._display.pending_events():
+            self._display.next_event()
+
+    def _answer(self, received: object) -> int:
+        if isinstance(received, event.ClientMessage) and received.client_type == self._protocols:
+            data = received.data[1]
+            if data[0] == self._ping:
+                return int(data[1])
+        return -1
+
+    def _window(self, window: int) -> Window:
+        found = self._display.create_resource_object("window", window)
+        assert isinstance(found, Window)  # noqa: S101 - the library's signature is wider than what it returns
+        return found
+
+    def _exists(self, window: int) -> bool:
+        try:
+            self._window(window).get_attributes()
+        except error.XError:
+            return False
+        return True
+
+    def _answers(self, window: Window) -> bool:
+        try:
+            protocols = window.get_full_property(self._protocols, X.AnyPropertyType)
+        except error.XError:
+            return False
+        return protocols is not None and self._ping in protocols.value
+
+    def _top_level(self, window: Window) -> int:
+        """Return the nearest ancestor that can be asked, else the window itself."""
+        current: Window | int = window
+        while not isinstance(current, int) and current != self._root:
+            if self._answers(current):
+                return int(current.id)
+            try:
+                current = current.query_tree().parent
+            except error.XError:
+                break
+        return int(window.id)
