@@ -1,0 +1,233 @@
+"""`deskroll desktops`: start embedded desktops by hand, look at them, list them."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import re
+import signal
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deskroll.errors import InputError
+
+if TYPE_CHECKING:
+    from deskroll.desktops.base import Address, DesktopSpec
+    from deskroll.desktops.providers.local.places import Note
+    from deskroll.desktops.providers.local.provider import LocalProvider
+
+TOKEN_VARIABLE = "DESKROLL_TOKEN"  # noqa: S105
+
+
+@click.group()
+def desktops() -> None:
+    """Start embedded desktops by hand, look at them, list them."""
+
+
+def _parse_size(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no size; write WIDTHxHEIGHT, e.g. 1920x1080")
+    return int(match[1]), int(match[2])
+
+
+def _parse_serve(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    host = host.strip("[]")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter(f"{value!r} is no address; write HOST:PORT, e.g. 127.0.0.1:5000")
+    return host, int(port)
+
+
+@desktops.command(
+    epilog="Example:  deskroll desktops up --count 2 --serve 127.0.0.1:5000   (the second one answers on 5001)"
+)
+@click.option("--count", default=1, show_default=True, type=click.IntRange(1, 512), help="How many desktops.")
+@click.option(
+    "--serve", callback=_parse_serve, metavar="HOST:PORT",
+    help=f"Serve the guest protocol on TCP, one port a desktop from PORT on. Beyond loopback: set {TOKEN_VARIABLE}.",
+)  # fmt: skip
+@click.option(
+    "--size", default="1920x1080", show_default=True, callback=_parse_size, help="Width and height in pixels."
+)
+@click.option("--network", is_flag=True, help="Let programs inside reach the host's network.")
+@click.option(
+    "--isolation", default="bwrap", show_default=True, type=click.Choice(["bwrap", "none"]),
+    help="none: no sandbox, for machines that allow no namespaces. What runs inside can then read your files.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when all are up.")
+def up(
+    count: int, serve: tuple[str, int] | None, size: tuple[int, int], network: bool, isolation: str, as_json: bool
+) -> None:
+    """Start desktops, print their addresses, keep them until Ctrl-C.
+
+    Each desktop answers OSWorld's guest protocol (GET /screenshot, POST /execute, ...) and deskroll's own /step.
+    With the environment variable DESKROLL_TOKEN set, requests must carry it as a bearer token.
+    """
+    from deskroll.desktops.base import DesktopSpec  # noqa: PLC0415
+
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if serve is not None and not token and not _is_loopback(serve[0]):
+        raise InputError(
+            f"--serve {serve[0]} is not a loopback address: anyone who reaches it could run programs there. "
+            f"Set {TOKEN_VARIABLE} to a secret of your choice, or serve on 127.0.0.1"
+        )
+    spec = DesktopSpec(width=size[0], height=size[1], network=network)
+    asyncio.run(_keep_up(count, serve, spec, isolation, token, as_json))
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def _keep_up(
+    count: int, serve: tuple[str, int] | None, spec: DesktopSpec, isolation: str, token: str, as_json: bool
+) -> None:
+    from deskroll.desktops.guest.relay import Relay  # noqa: PLC0415
+    from deskroll.desktops.providers.local.provider import LocalProvider  # noqa: PLC0415
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        provider = await stack.enter_async_context(LocalProvider(isolation=isolation))
+        began = time.monotonic()
+        addresses = await _boot_all(provider, spec, token, count, stop)
+        ports: list[int] = []
+        for place, address in enumerate(addresses):
+            if serve is not None:
+                port = serve[1] + place if serve[1] else 0
+                try:
+                    relay = await stack.enter_async_context(Relay(address, serve[0], port))
+                except OSError as error:
+                    raise InputError(f"cannot serve on {serve[0]}:{port}: {error.strerror}") from error
+                ports.append(relay.port)
+        if addresses:
+            _print_addresses(addresses, serve[0] if serve else "", ports, time.monotonic() - began, as_json)
+        await stop.wait()
+        if not as_json:
+            click.echo("stopping ...")
+
+
+async def _boot_all(
+    provider: LocalProvider, spec: DesktopSpec, token: str, count: int, stop: asyncio.Event
+) -> list[Address]:
+    async def boot() -> list[Address]:
+        return await asyncio.gather(*(provider.boot(spec, token=token) for _ in range(count)))
+
+    booting, stopped = asyncio.create_task(boot()), asyncio.create_task(stop.wait())
+    await asyncio.wait((booting, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not booting.done():
+        booting.cancel()
+        await asyncio.gather(booting, return_exceptions=True)
+        return []
+    return await booting
+
+
+def _print_addresses(addresses: list[Address], host: str, ports: list[int], seconds: float, as_json: bool) -> None:
+    import msgspec  # noqa: PLC0415
+
+    urls = [f"http://{f'[{host}]' if ':' in host else host}:{port}" for port in ports] or [""] * len(addresses)
+    if as_json:
+        rows = [
+            {"id": address.id, "endpoint": address.endpoint, "url": url, "size": [address.width, address.height]}
+            for address, url in zip(addresses, urls, strict=True)
+        ]
+        click.echo(msgspec.json.encode(rows))
+        return
+    click.echo(f"{len(addresses)} desktop{'s' if len(addresses) > 1 else ''} up in {seconds:.2f} s")
+    for address, url in zip(addresses, urls, strict=True):
+        click.echo(f"  {address.id}  {url or address.endpoint}")
+    first = addresses[0]
+    if urls[0]:
+        click.echo(f"look:  curl -s {urls[0]}/screenshot -o screen.png")
+    else:
+        click.echo(f"look:  deskroll desktops shot {first.id} -o screen.png")
+    click.echo("Ctrl-C stops them.")
+
+
+@desktops.command(epilog="Example:  deskroll desktops ls --json")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+def ls(as_json: bool) -> None:
+    """List the embedded desktops that you started on this machine."""
+    import msgspec  # noqa: PLC0415
+
+    from deskroll.desktops.providers.local import places  # noqa: PLC0415
+
+    root = places.runtime_root()
+    notes = places.list_notes(root)
+    if as_json:
+        rows = [{**msgspec.to_builtins(note), "owner_alive": places.owner_alive(note)} for note in notes]
+        click.echo(msgspec.json.encode(rows))
+        return
+    if not notes:
+        click.echo("No desktops. Start some:  deskroll desktops up --count 2")
+        return
+    click.echo(f"{'ID':<16} {'SIZE':<10} {'AGE':>6}  {'OWNER':<22} ADDRESS")
+    for note in notes:
+        click.echo(_row(note, places.owner_alive(note), places.desktop_folder(root, note.id)))
+
+
+def _row(note: Note, alive: bool, folder: Path) -> str:
+    owner = f"process {note.owner_pid}" if alive else f"process {note.owner_pid} (gone)"
+    age = f"{time.time() - note.created_at:.0f}s"
+    size = f"{note.width}x{note.height}"
+    return f"{note.id:<16} {size:<10} {age:>6}  {owner:<22} unix:{folder / 'guest.sock'}"
+
+
+@desktops.command(epilog="Example:  deskroll desktops shot local-1a2b3c4d -o screen.png")
+@click.argument("desktop_id", required=False)
+@click.option(
+    "-o", "--output", default="screen.png", show_default=True, type=click.Path(dir_okay=False, path_type=Path)
+)
+def shot(desktop_id: str | None, output: Path) -> None:
+    """Save a picture of a desktop's screen; without an id, of the one that runs.
+
+    OUTPUT ending in .jpg makes a JPEG, everything else a PNG.
+    """
+    from deskroll.desktops.base import Address  # noqa: PLC0415
+    from deskroll.desktops.guest.client import GuestDesktop  # noqa: PLC0415
+    from deskroll.desktops.providers.local import places  # noqa: PLC0415
+
+    root = places.runtime_root()
+    note = _choose(places.list_notes(root), desktop_id)
+    endpoint = f"unix:{places.desktop_folder(root, note.id) / 'guest.sock'}"
+    address = Address(id=note.id, endpoint=endpoint, token=os.environ.get(TOKEN_VARIABLE, ""))
+
+    async def take() -> bytes:
+        async with GuestDesktop(address, timeout=10.0) as desktop:
+            return await desktop.screenshot("jpeg" if output.suffix.lower() in (".jpg", ".jpeg") else "png")
+
+    picture = asyncio.run(take())
+    try:
+        output.write_bytes(picture)
+    except OSError as error:
+        raise InputError(f"cannot write {output}: {error.strerror}") from error
+    click.echo(f"{output}: {note.id}, {len(picture):,} bytes")
+
+
+def _choose(notes: list[Note], desktop_id: str | None) -> Note:
+    names = ", ".join(note.id for note in notes)
+    if not notes:
+        raise InputError("no desktop runs; start one:  deskroll desktops up")
+    if desktop_id is None:
+        if len(notes) > 1:
+            raise InputError(f"several desktops run; name one of: {names}")
+        return notes[0]
+    for note in notes:
+        if note.id == desktop_id:
+            return note
+    raise InputError(f"no desktop {desktop_id!r} runs; there are: {names}")

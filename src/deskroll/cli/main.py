@@ -1,0 +1,71 @@
+"""`deskroll`: finds the command, and turns errors into one message and an exit code.
+
+Exit codes: 0 all went well; 1 something did not; 2 bad input or something to install first; 130 interrupted.
+Nothing heavy is imported here, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from deskroll import __version__
+from deskroll.errors import DeskrollError, InputError, MissingDependency
+
+_COMMANDS = {
+    "demo": ("deskroll.cli.demo:demo", "Four desktops side by side, each with a real program. No key needed."),
+    "desktops": ("deskroll.cli.desktops:desktops", "Start desktops by hand, look at them, list them."),
+    "doctor": ("deskroll.cli.doctor:doctor", "What is there, what is missing, what to run."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used; listing them takes no import."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in sorted(_COMMANDS.items())])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="deskroll")
+def cli() -> None:
+    """Run computer-use agents in parallel over a shared pool of real desktops.
+
+    \b
+    Start here:
+      deskroll doctor      what this machine has and lacks
+      deskroll demo        four real desktops at work, in a few seconds
+    """
+
+
+def main() -> None:
+    """Entry point of the `deskroll` program."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        code = 130
+    except KeyboardInterrupt:
+        code = 130
+    except click.ClickException as error:
+        error.show()
+        code = 2
+    except DeskrollError as error:
+        click.echo(f"deskroll: {error}", err=True)
+        code = 2 if isinstance(error, (InputError, MissingDependency)) else 1
+    sys.exit(code if isinstance(code, int) else 0)
