@@ -36,6 +36,14 @@ _KINDS: dict[str, type[ComputerAction | Wait | Fail | Done]] = {
     **{str(kind.__struct_config__.tag): kind for kind in COMPUTER_ACTIONS},
     **_WORDS,
 }
+_PARAMETERS: dict[str, tuple[list[str], list[str]]] = {
+    name: (
+        [field.name for field in msgspec.structs.fields(kind) if field.required],
+        [field.name for field in msgspec.structs.fields(kind) if not field.required],
+    )
+    for name, kind in _KINDS.items()
+}
+"""Each action's required and optional parameters: the fields of its record."""
 
 
 def decode(raw: object, width: int, height: int) -> Action:
@@ -88,10 +96,7 @@ def _parameters(kind: str, raw: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _build(kind: str, parameters: Mapping[str, object]) -> Action:
-    fields = msgspec.structs.fields(_KINDS[kind])
-    required = [field.name for field in fields if field.required]
-    optional = [field.name for field in fields if not field.required]
-    there = given(parameters, kind, required, optional)
+    there = given(parameters, kind, *_PARAMETERS[kind])
     if _KINDS[kind] is Scroll and not there:
         raise ActionError(f"{kind} lacks dx and dy; give at least one of them, in wheel clicks")
     values: dict[str, Any] = {name: _READERS[name](value, f"{kind}.{name}") for name, value in there.items()}

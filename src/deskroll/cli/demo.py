@@ -212,8 +212,24 @@ async def _play(folder: Path, isolation: str) -> bool:
         f"\n{sum(outcomes)} of {len(SCENES)} scenes came out right in {played - ready:.1f} s, all at once "
         f"({time.monotonic() - began:.1f} s with starting and cleaning up)."
     )
-    click.echo(f"Pictures: {folder}/*.png")
+    click.echo(f"Pictures: {_contact_sheet(folder)} and one of each desktop beside it")
     return all(outcomes)
+
+
+def _contact_sheet(folder: Path) -> Path:
+    """All four screens in one picture, at half size."""
+    from PIL import Image  # noqa: PLC0415
+
+    width, height = SIZE[0] // 2, SIZE[1] // 2
+    gap = 8
+    sheet = Image.new("RGB", (2 * width + 3 * gap, 2 * height + 3 * gap), "white")
+    for place, name in enumerate(SCENES):
+        with Image.open(folder / f"{name}.png") as screen:
+            small = screen.resize((width, height), Image.Resampling.LANCZOS)
+        sheet.paste(small, (gap + place % 2 * (width + gap), gap + place // 2 * (height + gap)))
+    path = folder / "all.png"
+    sheet.save(path, optimize=True)
+    return path
 
 
 async def _scene(provider: LocalProvider, name: str, folder: Path) -> bool:

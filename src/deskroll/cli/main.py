@@ -11,7 +11,6 @@ import sys
 
 import click
 
-from deskroll import __version__
 from deskroll.errors import DeskrollError, InputError, MissingDependency
 
 _COMMANDS = {
@@ -43,7 +42,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="deskroll")
+@click.version_option(package_name="deskroll", prog_name="deskroll")
 def cli() -> None:
     """Run computer-use agents in parallel over a shared pool of real desktops.
 

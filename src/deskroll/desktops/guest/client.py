@@ -70,9 +70,10 @@ class GuestDesktop:
         path = "/screenshot" if image == "png" else f"/screenshot?image={image}"
         return await self._transport.request("GET", path, timeout=self._timeout)
 
-    async def accessibility_tree(self) -> str:
-        """The accessibility tree as OSWorld's XML."""
-        return (await self._get("/accessibility", _Tree)).AT
+    async def accessibility_tree(self, in_flight: int | None = None) -> str:
+        """The accessibility tree as OSWorld's XML; `in_flight` questions at a time, which is the guest's affair."""
+        path = "/accessibility" if in_flight is None else f"/accessibility?in_flight={in_flight}"
+        return (await self._get(path, _Tree)).AT
 
     async def terminal(self) -> str | None:
         """Text of the focused terminal, None when there is none."""

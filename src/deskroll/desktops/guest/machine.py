@@ -121,10 +121,10 @@ class Machine:
                 seconds=clock.laps,
             )
 
-    async def read_tree(self) -> str:
+    async def read_tree(self, in_flight: int = 64) -> str:
         """The accessibility tree as OSWorld's XML."""
         self.session.check()
-        return (await self.tree.read(Limits(deadline_s=TREE_TIMEOUT_S))).xml
+        return (await self.tree.read(Limits(deadline_s=TREE_TIMEOUT_S, in_flight=in_flight))).xml
 
     async def read_terminal(self) -> str | None:
         """Text of the focused terminal, None when there is none that tells."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import importlib
 import os
+import pkgutil
 import socket
 import sys
 import time
@@ -29,15 +30,22 @@ _LAZY = (
     "encodings.idna", "encodings.utf_16", "encodings.latin_1", "encodings.unicode_escape", "encodings.punycode",
     "PIL.PngImagePlugin", "PIL.JpegImagePlugin", "PIL.BmpImagePlugin", "PIL.GifImagePlugin", "PIL.WebPImagePlugin",
     "PIL.TiffImagePlugin", "multiprocessing", "concurrent.futures.thread", "asyncio.unix_events", "stringprep",
-    "av.video.reformatter", "Xlib.protocol.display", "Xlib.support.unix_connect", "Xlib.xauth", "uuid", "mimetypes",
+    "Xlib.protocol.display", "Xlib.support.unix_connect", "Xlib.xauth", "uuid", "mimetypes",
     "linecache", "traceback", "tokenize", "numpy.lib.stride_tricks", "json", "zoneinfo", "_strptime", "locale",
 )  # fmt: skip
+# Packages of which any module may be.
+_LAZY_PACKAGES = ("av", "dbus_fast.aio")
 
 
 def warm_up() -> None:
     """Import what would otherwise be imported on first use."""
     for name in _LAZY:
         importlib.import_module(name)
+    for package in _LAZY_PACKAGES:
+        path = importlib.import_module(package).__path__
+        for module in pkgutil.walk_packages(path, f"{package}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
     # python-xlib imports its extensions when a display is opened.
     for module in importlib.import_module("Xlib.ext").__all__:
         importlib.import_module(f"Xlib.ext.{module}")

@@ -34,17 +34,37 @@ class _Stream:
         self.data = bytearray()
         self.dropped = 0
 
-    async def read(self, reader: asyncio.StreamReader) -> None:
-        """Read to the end, keep the first `MAX_OUTPUT` bytes."""
-        while chunk := await reader.read(65536):
-            room = MAX_OUTPUT - len(self.data)
-            self.data += chunk[:room]
-            self.dropped += max(0, len(chunk) - room)
+    def add(self, chunk: bytes) -> None:
+        """Keep the first `MAX_OUTPUT` bytes, count the rest."""
+        room = MAX_OUTPUT - len(self.data)
+        self.data += chunk[:room]
+        self.dropped += max(0, len(chunk) - room)
 
     def text(self) -> str:
         """As text, with a note of what was left out."""
         text = self.data.decode(errors="replace")
         return f"{text}\n[{self.dropped} bytes left out]" if self.dropped else text
+
+
+class _Program(asyncio.SubprocessProtocol):
+    """One running program. asyncio's own `Process.wait` also waits for the pipes, which others may hold open."""
+
+    def __init__(self) -> None:
+        self.output = {1: _Stream(), 2: _Stream()}
+        self.ended = asyncio.Event()
+        self.drained = asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Something was printed."""
+        self.output[fd].add(data)
+
+    def process_exited(self) -> None:
+        """The program itself has ended."""
+        self.ended.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Its pipes are closed as well."""
+        self.drained.set()
 
 
 class Programs:
@@ -53,62 +73,49 @@ class Programs:
     def __init__(self, env: dict[str, str], home: Path) -> None:
         self._env = env
         self._home = home
-        self._launched: set[asyncio.Task[int]] = set()
 
     async def run(
         self, command: Sequence[str] | str, timeout: float, *, cwd: Path | None = None, merge: bool = False
     ) -> RunResult:
         """Run to the end. Raises OSError when it cannot start, `ProgramTimeout` when it does not end."""
-        process = await self._start(command, cwd, merge)
-        streams = (_Stream(), _Stream())
-        readers = [
-            asyncio.create_task(stream.read(pipe))
-            for stream, pipe in zip(streams, (process.stdout, process.stderr), strict=True)
-            if pipe is not None
-        ]
+        transport, program = await self._start(command, cwd, merge=merge)
         try:
-            returncode = await asyncio.wait_for(process.wait(), timeout)
-            await asyncio.wait(readers, timeout=_DRAIN_S)
+            await asyncio.wait_for(program.ended.wait(), timeout)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(program.drained.wait(), _DRAIN_S)
         except TimeoutError:
             name = command if isinstance(command, str) else " ".join(command)
             raise ProgramTimeout(f"Command '{name[:200]}' timed out after {timeout:g} seconds") from None
         finally:
-            if process.returncode is None:
-                _kill_group(process.pid)
-            for reader in readers:
-                reader.cancel()
-            await asyncio.gather(*readers, return_exceptions=True)
-            _close_pipes(process)
-        return RunResult(returncode=returncode, output=streams[0].text(), error=streams[1].text())
+            code = transport.get_returncode()
+            if code is None:
+                _kill_group(transport.get_pid())
+            transport.close()
+        return RunResult(
+            returncode=code if code is not None else -1,
+            output=program.output[1].text(),
+            error=program.output[2].text(),
+        )
 
     async def launch(self, command: Sequence[str] | str) -> int:
         """Start and leave running; returns its pid. Raises OSError when it cannot start."""
-        process = await self._start(command, None, merge=False, quiet=True)
-        task = asyncio.create_task(process.wait())
-        self._launched.add(task)
-        task.add_done_callback(self._launched.discard)
-        return process.pid
+        transport, _ = await self._start(command, None, quiet=True)
+        return transport.get_pid()
 
     async def _start(
-        self, command: Sequence[str] | str, cwd: Path | None, merge: bool, quiet: bool = False
-    ) -> asyncio.subprocess.Process:
+        self, command: Sequence[str] | str, cwd: Path | None, *, merge: bool = False, quiet: bool = False
+    ) -> tuple[asyncio.SubprocessTransport, _Program]:
         out = asyncio.subprocess.DEVNULL if quiet else asyncio.subprocess.PIPE
         args = ("/bin/sh", "-c", command) if isinstance(command, str) else tuple(command)
-        process = await asyncio.create_subprocess_exec(
-            *args, env=self._env, cwd=cwd or self._home, stdin=asyncio.subprocess.DEVNULL, stdout=out,
+        transport, program = await asyncio.get_running_loop().subprocess_exec(
+            _Program, *args, env=self._env, cwd=cwd or self._home, stdin=asyncio.subprocess.DEVNULL, stdout=out,
             stderr=asyncio.subprocess.STDOUT if merge else out, start_new_session=True,
         )  # fmt: skip
         with contextlib.suppress(OSError):  # it may have ended already
-            Path(f"/proc/{process.pid}/oom_score_adj").write_text(_OOM_FIRST)
-        return process
+            Path(f"/proc/{transport.get_pid()}/oom_score_adj").write_text(_OOM_FIRST)
+        return transport, program
 
 
 def _kill_group(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _close_pipes(process: asyncio.subprocess.Process) -> None:
-    # The pipes may be open in a background program still; asyncio would keep our ends for as long.
-    transport = process._transport  # type: ignore[attr-defined]
-    transport.close()

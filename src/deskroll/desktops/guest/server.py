@@ -17,23 +17,20 @@ from aiohttp.typedefs import Middleware
 from deskroll.desktops.guest.machine import Machine
 from deskroll.desktops.guest.requests import MAX_BODY, BadRequest
 from deskroll.desktops.guest.routes import MACHINE, execute, files, observe, ours, recording, windows
+from deskroll.desktops.guest.transport import TIMEOUT_HEADER
 from deskroll.desktops.x11.connection import XRequestError
 from deskroll.errors import ActionError, DesktopError, DesktopLost
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-TIMEOUT_HEADER = "Deskroll-Timeout"
-"""Seconds that the client will wait; the server gives up then too, so that nothing goes on unheard."""
 _log = logging.getLogger(__name__)
 
 
-def create_app(machine: Machine, *, token: str = "", extensions: bool = True) -> web.Application:
-    """The application; without `extensions` it has OSWorld's endpoints only."""
+def create_app(machine: Machine, *, token: str = "") -> web.Application:
+    """The application that serves one desktop."""
     app = web.Application(client_max_size=MAX_BODY, middlewares=[_errors, _authorised(token)])
     app[MACHINE] = machine
-    for module in (observe, execute, windows, files, recording):
+    for module in (observe, execute, windows, files, recording, ours):
         app.add_routes(module.routes)
-    if extensions:
-        app.add_routes(ours.routes)
     return app
 
 

@@ -15,7 +15,7 @@ from deskroll.actions import Action, Done, Fail, Script, Typing, Wait, pyautogui
 from deskroll.desktops.base import ActionResult, Observe, RunResult, Settle, SettleOutcome, StepResult
 from deskroll.desktops.guest.transport import Transport
 
-PREFIX = "import pyautogui; import time; pyautogui.FAILSAFE = False; "
+PREFIX = "import pyautogui; import time; pyautogui.FAILSAFE = False\n"
 _EXECUTE_S = 120.0
 
 

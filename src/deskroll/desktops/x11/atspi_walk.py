@@ -49,12 +49,13 @@ _IDENTITY = (
     ("state_words", Method(_ACCESSIBLE, "GetState", gives="au")),
     ("interfaces", Method(_ACCESSIBLE, "GetInterfaces", gives="as")),
 )
-_VALUE_PROPERTIES = {
+_VALUE_NAMES = {
     "value": "CurrentValue",
     "min": "MinimumValue",
     "max": "MaximumValue",
     "step": "MinimumIncrement",
 }
+_VALUE_PROPERTIES = {key: property_of(_VALUE, name, "d") for key, name in _VALUE_NAMES.items()}
 
 Question = tuple[Node, str, Call]
 """The field of a node that an answer fills, and the call that brings it."""
@@ -79,7 +80,7 @@ class Limits:
     """Children of one object. As OSWorld's."""
     max_text: int = 100_000
     """Characters of one object's text."""
-    silence_s: float = 3.0
+    silence_s: float = 5.0
     """Seconds without any answer after which a program counts as stopped."""
     deadline_s: float = 20.0
     """Seconds for the whole desktop."""
@@ -97,6 +98,7 @@ class ProgramWalk:
         self.bus_name = bus_name
         self._start = (bus_name, path)
         self._items: dict[Ref, _Item] = {}
+        self._bridged = False  # known to use AT-SPI's own bridge, which answers GetAll
 
     async def run(self) -> None:
         """Read everything, or as much as the limits and the program allow."""
@@ -114,6 +116,7 @@ class ProgramWalk:
     async def _load_items(self) -> None:
         """What the program knows of its objects by heart: true at this moment, but not always complete."""
         (items,) = await self._window.run([Call((self.bus_name, _CACHE_PATH), _ITEMS)])
+        self._bridged = items is not None
         if items is not None:
             self._items = {item[0]: item for item in cast(list[_Item], items)}
 
@@ -169,8 +172,11 @@ class ProgramWalk:
             yield node, "extents", Call(ref, _EXTENTS)
         if "Text" in node.interfaces:
             yield node, "character_count", Call(ref, _CHARACTER_COUNT)
-        if "Value" in node.interfaces:
+        if "Value" in node.interfaces and self._bridged:
             yield node, "values", Call(ref, _VALUES)
+        elif "Value" in node.interfaces:  # Qt 5 reads a second argument of GetAll, which it does not have
+            for key, method in _VALUE_PROPERTIES.items():
+                yield node, f"values.{key}", Call(ref, method)
         if "Action" in node.interfaces:
             yield node, "actions", Call(ref, _ACTIONS)
         if 0 < (node.child_count or 0) <= self._limits.max_width:
@@ -184,9 +190,6 @@ class ProgramWalk:
             self._cut(node, CutReason.TEXT)
         if length > 0:
             yield node, "text", Call(ref, _TEXT, (0, min(length, self._limits.max_text)))
-        if "Value" in node.interfaces and not node.values:  # Qt does not answer GetAll
-            for key, name in _VALUE_PROPERTIES.items():
-                yield node, f"values.{key}", Call(ref, property_of(_VALUE, name, "d"))
         for index in range(len(node.actions or ())):  # GetActions gives names in the user's language
             yield node, f"action_names.{index}", Call(ref, _ACTION_NAME, (index,))
 
@@ -230,7 +233,7 @@ def _store(node: Node, field: str, answer: object) -> None:
 def _numbers(properties: dict[str, Variant]) -> dict[str, float]:
     return {
         key: properties[name].value
-        for key, name in _VALUE_PROPERTIES.items()
+        for key, name in _VALUE_NAMES.items()
         if name in properties and properties[name].signature == "d"
     }
 

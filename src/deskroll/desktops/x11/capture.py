@@ -169,8 +169,8 @@ class FramebufferScreen:
                 raise DesktopError(f"framebuffer {self._path} was closed; open the screen again")
             self._check_file()
             data = os.pread(self._fd, self._end - self._offset, self._offset)
-        if len(data) < self._end - self._offset:
-            raise self._truncated(self._offset + len(data))
+            if len(data) < self._end - self._offset:  # cut while it was read
+                raise self._truncated(min(os.fstat(self._fd).st_size, self._offset + len(data)))
         return Frame(self.width, self.height, self._stride, data)
 
     def _check_file(self) -> None:

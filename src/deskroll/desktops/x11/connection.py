@@ -65,7 +65,7 @@ class XConnection:
             raise XRequestError(f"X display {self.name} refused a request: {error}") from error
 
     def _break(self, reason: str) -> str:
-        self._broken = self._broken or reason
+        self._broken = self._broken or f"{reason}; this desktop must be replaced"
         self._shut_down()
         return self._broken
 

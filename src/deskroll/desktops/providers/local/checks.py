@@ -56,6 +56,8 @@ def _check_modules() -> Check:
     if missing:
         found = f"missing: {', '.join(missing)}"
         return Check(name="Python modules", ok=False, found=found, fix="pip install 'deskroll[local]'")
+    if wrong := packages.wrong_xlib():
+        return Check(name="Python modules", ok=False, found=wrong, fix=packages.XLIB_LINE)
     return Check(name="Python modules", ok=True, found=f"all {len(_MODULES)} installed")
 
 

@@ -39,6 +39,7 @@ def import_guest() -> None:
 def keep(request: Request, link_file: int, listen_file: int) -> int:
     """Run one desktop from start to end; returns the exit code of this process."""
     namespaces.set_process_name(f"desk-{request.id}")
+    namespaces.adopt_orphans()
     os.setsid()
     link = socket.socket(fileno=link_file)
     desktop = _Sandboxed(request) if request.isolation == "bwrap" else _Bare(request)
@@ -48,7 +49,8 @@ def keep(request: Request, link_file: int, listen_file: int) -> int:
         guest = desktop.start(listen_file)
         seconds = _await_guest(guest, link, time.monotonic() + BOOT_TIMEOUT_S)
         seconds["boot"] = time.monotonic() - began
-        _report(link, Booted(sandbox_pid=desktop.pid, cgroup=desktop.group is not None, seconds=seconds))
+        grouped = desktop.group is not None
+        _report(link, Booted(keeper_pid=os.getpid(), sandbox_pid=desktop.pid, cgroup=grouped, seconds=seconds))
         message = _watch(link, guest, desktop.pid)
     except Exception as error:  # noqa: BLE001  (this is where a desktop's failures become a report)
         message = str(error) if isinstance(error, BootError) else traceback.format_exc()
@@ -156,7 +158,8 @@ class _Sandboxed:
             for file in files:
                 os.set_inheritable(file, True)
             namespaces.become(self.request.uid)
-            os.execvpe(args[0], args, {"PATH": os.environ.get("PATH", os.defpath)})  # noqa: S606
+            # An empty environment: what is given here can be read inside.
+            os.execve(shutil.which(args[0]) or args[0], args, {})  # noqa: S606
         except OSError as error:
             os.write(2, f"cannot run bwrap: {error}".encode())
         finally:
@@ -169,13 +172,15 @@ class _Sandboxed:
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            # When the first process of a pid namespace is gone, everything in it is.
-            select.select([self._pidfd], [], [])
-            os.close(self._pidfd)
         if self._bwrap:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._bwrap, signal.SIGKILL)
-            os.waitpid(self._bwrap, 0)
+        # The first process of a pid namespace goes last: when all others are gone and buried, and the guest's
+        # grave is ours to dig.
+        _bury_all()
+        if self._pidfd >= 0:
+            select.select([self._pidfd], [], [])
+            os.close(self._pidfd)
         if self.group is not None:
             self.group.remove()
 
@@ -193,14 +198,14 @@ class _Bare:
         return _fork_guest(self.request, listen_file, 0, None)
 
     def end(self) -> None:
-        """End everything that carries the desktop's mark."""
+        """End everything that carries the desktop's mark or has become our child; again until there is nobody left."""
         mark = f"DESKROLL_DESKTOP={self.request.id}".encode()
-        while pids := [pid for pid in _all_pids() if mark in _environment(pid)]:
+        while pids := {pid for pid in _all_pids() if mark in _environment(pid)} | _children():
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                with contextlib.suppress(ChildProcessError):
-                    os.waitpid(pid, 0)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(-1, 0)
 
 
 def _fork_guest(request: Request, listen_file: int, sandbox_pid: int, group: ControlGroup | None) -> int:
@@ -267,11 +272,19 @@ def _guest_settings(request: Request, sandboxed: bool) -> GuestSettings:
         height=spec.height,
         env=env,
         state=state,
-        display=":0" if sandboxed else "",
+        # X's abstract sockets live in the network namespace: where that is shared, so are the display numbers.
+        display=":0" if sandboxed and not spec.network else "",
         sandboxed=sandboxed,
         password=spec.client_password,
         token=request.token,
     )
+
+
+def _bury_all() -> None:
+    """Wait for every child; all of them have been killed."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
 
 
 def _read_all(file: int, until: bytes = b"") -> bytes:
@@ -293,6 +306,10 @@ def _all_pids() -> list[int]:
     return [
         int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid()
     ]
+
+
+def _children() -> set[int]:
+    return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
 
 
 def _environment(pid: int) -> list[bytes]:

@@ -8,14 +8,19 @@ a control group, `memory_mb` for each process. `doctor` tells which of the two t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
+import signal
+import time
 from pathlib import Path
 
 from deskroll.desktops.base import DesktopSpec
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 _PARENT = "deskroll"
+_EMPTY_S = 10.0
+"""How long killed processes may take to leave the group."""
 
 
 class ControlGroup:
@@ -23,6 +28,11 @@ class ControlGroup:
 
     def __init__(self, folders: tuple[Path, ...]) -> None:
         self._folders = folders
+
+    @classmethod
+    def existing(cls, name: str) -> ControlGroup:
+        """The group that another process made."""
+        return cls(tuple(_folders(name, (CGROUP_ROOT / "cgroup.controllers").exists())))
 
     @classmethod
     def create(cls, name: str, spec: DesktopSpec) -> ControlGroup | None:
@@ -55,10 +65,27 @@ class ControlGroup:
             (folder / "cgroup.procs").write_text("0")
 
     def remove(self) -> None:
-        """Remove the group; it must be empty of processes."""
+        """End what is still in the group and remove it."""
+        deadline = time.monotonic() + _EMPTY_S
         for folder in self._folders:
-            if folder.exists():
-                folder.rmdir()
+            while folder.exists():
+                _kill_all(folder)
+                try:
+                    folder.rmdir()
+                except OSError:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.005)  # the kernel tells of no event when the last process has left
+
+
+def _kill_all(folder: Path) -> None:
+    try:
+        pids = (folder / "cgroup.procs").read_text().split()
+    except OSError:
+        return  # somebody else has removed it just now
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
 
 
 def _folders(name: str, unified: bool) -> list[Path]:

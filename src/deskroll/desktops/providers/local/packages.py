@@ -46,3 +46,19 @@ def install_line(packages: list[Package]) -> str:
     """The line to run as root."""
     names = " ".join(package.name for package in packages)
     return f"apt-get install -y --no-install-recommends {names}"
+
+
+XLIB_LINE = "pip install --force-reinstall --no-deps python-xlib"
+
+
+def wrong_xlib() -> str:
+    """What is wrong with the installed Xlib; empty when nothing is.
+
+    pyautogui asks pip for python3-xlib, a fork of 2014 that overwrites python-xlib's files.
+    """
+    import Xlib  # noqa: PLC0415
+
+    version: tuple[int, ...] = vars(Xlib)["__version__"]  # the type stubs do not have it
+    if version >= (0, 33):
+        return ""
+    return f"Xlib is version {'.'.join(map(str, version))}: python3-xlib has overwritten python-xlib"

@@ -12,11 +12,13 @@ import contextlib
 import hashlib
 import os
 import secrets
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -24,18 +26,20 @@ import msgspec
 
 from deskroll.desktops.base import Address, DesktopSpec
 from deskroll.desktops.providers.local import places, shims
+from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.desktops.providers.local.wire import Booted, Failed, Report, Request, decode_report, send_request
 from deskroll.errors import BootError, InputError, MissingDependency
 from deskroll.types import Event, EventSink, NullSink
 
 BOOT_S = 90.0
 """The longest wait for a desktop; the keeper gives up before."""
-STOP_S = 15.0
+STOP_S = 10.0
 """The longest wait for a keeper to clean up; then it is done from here."""
 _FIRST_UID = 0x6000_0000
 """Where root starts desktops, each gets a user of its own from here on: nobody else on the host has such a uid."""
 _NURSERY_ENV = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
 """All that the nursery inherits: keys and tokens have no business near a desktop."""
+_NOBODY = 65534
 _WIDTHS, _HEIGHTS = (160, 7680), (120, 4320)
 
 
@@ -45,7 +49,8 @@ class _Running:
     def __init__(self, link: socket.socket, folder: Path) -> None:
         self.link = link
         self.folder = folder
-        self.sandbox: int | None = None  # pidfd
+        self.pidfds: list[int] = []
+        """Of its keeper and of the first process of its namespaces: all that has to be killed if the keeper cannot."""
 
 
 class LocalProvider:
@@ -58,8 +63,7 @@ class LocalProvider:
             raise InputError(f"isolation is {isolation!r}; allowed: bwrap, none")
         self._isolation = isolation
         self._sink = sink or NullSink()
-        self._nursery: asyncio.subprocess.Process | None = None
-        self._control: socket.socket | None = None
+        self._nursery: _Nursery | None = None
         self._starting = asyncio.Lock()
         self._running: dict[str, _Running] = {}
 
@@ -87,7 +91,7 @@ class LocalProvider:
         try:
             report = await asyncio.wait_for(_receive(running.link), BOOT_S)
             booted = _require_booted(report, desktop_id)
-            running.sandbox = os.pidfd_open(booted.sandbox_pid)
+            running.pidfds = [os.pidfd_open(pid) for pid in {booted.keeper_pid, booted.sandbox_pid}]
             places.write_note(folder, _with_pid(note, booted))
         except TimeoutError:
             await self._abandon(desktop_id)
@@ -109,24 +113,30 @@ class LocalProvider:
     def _request(
         self, control: socket.socket, desktop_id: str, folder: Path, spec: DesktopSpec, token: str
     ) -> _Running:
+        """Ask the nursery for a keeper; the folder is removed again when that fails."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
-        with socket.socket(socket.AF_UNIX) as listener, theirs:
-            listener.bind(str(folder / "guest.sock"))
-            listener.listen(128)
-            uid = _desktop_uid(desktop_id)
-            if self._isolation == "none" and uid != os.getuid():
-                os.chown(folder, uid, uid)
-            request = Request(
-                id=desktop_id,
-                folder=str(folder),
-                shims=str(shims.stage(folder.parent.parent)),
-                spec=spec,
-                isolation=self._isolation,
-                uid=uid,
-                token=token,
-            )
-            send_request(control, request, [theirs.fileno(), listener.fileno()])
+        try:
+            with socket.socket(socket.AF_UNIX) as listener, theirs:
+                listener.bind(str(folder / "guest.sock"))
+                listener.listen(128)
+                uid = _desktop_uid(desktop_id, self._isolation)
+                if self._isolation == "none" and uid != os.getuid():
+                    os.chown(folder, uid, uid)
+                request = Request(
+                    id=desktop_id,
+                    folder=str(folder),
+                    shims=str(shims.stage(folder.parent.parent)),
+                    spec=spec,
+                    isolation=self._isolation,
+                    uid=uid,
+                    token=token,
+                )
+                send_request(control, request, [theirs.fileno(), listener.fileno()])
+        except OSError as error:
+            ours.close()
+            shutil.rmtree(folder)
+            raise BootError(f"desktop {desktop_id} cannot be asked for: {error}") from error
         return _Running(ours, folder)
 
     async def stop(self, desktop_id: str) -> None:
@@ -146,33 +156,27 @@ class LocalProvider:
     async def close(self) -> None:
         """Stop every desktop, then the nursery."""
         await asyncio.gather(*(self.stop(desktop_id) for desktop_id in list(self._running)))
-        if self._control is not None:
-            self._control.close()
-            self._control = None
         if self._nursery is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._nursery.wait(), 5.0)
-            if self._nursery.returncode is None:
-                self._nursery.kill()
-                await self._nursery.wait()
-            self._nursery = None
+            nursery, self._nursery = self._nursery, None
+            await nursery.close()
 
     async def _ready_nursery(self) -> socket.socket:
         """The control socket of the nursery, which is started on first use and again when it died."""
         async with self._starting:
-            if self._control is not None and self._nursery is not None and self._nursery.returncode is None:
-                return self._control
-            check_installed()
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            await asyncio.to_thread(shims.stage, places.runtime_root())
-            with theirs:
-                self._nursery = await _start_nursery(theirs.fileno())
-            ours.setblocking(False)
-            if not await asyncio.get_running_loop().sock_recv(ours, 64):
-                raise BootError(await _last_words(self._nursery))
-            ours.setblocking(True)
-            self._control = ours
-            return ours
+            if self._nursery is not None and not self._nursery.alive:
+                await self._nursery.close()
+                self._nursery = None
+            if self._nursery is None:
+                check_installed()
+                await asyncio.to_thread(shims.stage, places.runtime_root())
+                nursery = _Nursery()
+                try:
+                    await nursery.ready()
+                except BaseException:
+                    await asyncio.shield(nursery.close())
+                    raise
+                self._nursery = nursery
+            return self._nursery.control
 
 
 def check_installed() -> None:
@@ -184,22 +188,51 @@ def check_installed() -> None:
         raise MissingDependency(
             f"local desktops need programs that are not installed; run:  {packages.install_line(missing)}"
         )
+    if wrong := packages.wrong_xlib():
+        raise MissingDependency(f"{wrong}; run:  {packages.XLIB_LINE}")
 
 
-async def _start_nursery(control: int) -> asyncio.subprocess.Process:
-    env = {name: os.environ[name] for name in _NURSERY_ENV if name in os.environ}
-    # One BLAS thread: a process with threads must not fork, and nothing here multiplies matrices.
-    env |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "deskroll.desktops.providers.local.nursery", str(control), env=env,
-        pass_fds=(control,), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        start_new_session=True,
-    )  # fmt: skip
+class _Nursery:
+    """The process that forks keepers, and the socket on which it is asked to."""
 
+    def __init__(self) -> None:
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the nursery)
+        env = {name: os.environ[name] for name in _NURSERY_ENV if name in os.environ}
+        # One BLAS thread: a process with threads must not fork, and nothing here multiplies matrices.
+        env |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        module = "deskroll.desktops.providers.local.nursery"
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, str(theirs.fileno())], env=env, pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True,
+            )  # fmt: skip
 
-async def _last_words(nursery: asyncio.subprocess.Process) -> str:
-    _, errors = await nursery.communicate()
-    return f"the process that starts desktops died: {errors.decode(errors='replace').strip()[-1000:]}"
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return self._process.poll() is None
+
+    async def ready(self) -> None:
+        """Wait until it has imported everything."""
+        self.control.setblocking(False)
+        if not await asyncio.get_running_loop().sock_recv(self.control, 64):
+            self._process.wait()
+            self._errors.seek(0)
+            words = self._errors.read().decode(errors="replace").strip()[-1000:]
+            raise BootError(f"the process that starts desktops died: {words}")
+        self.control.setblocking(True)
+
+    async def close(self) -> None:
+        """End it; it ends by itself when its socket closes."""
+        self.control.close()
+        try:
+            await asyncio.to_thread(self._process.wait, 5.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        finally:
+            self._errors.close()
 
 
 async def _receive(link: socket.socket) -> Report | None:
@@ -223,12 +256,20 @@ async def _take_away(running: _Running) -> None:
         pass  # the keeper was killed or stopped: what it would have done follows
     finally:
         running.link.close()
-        if running.sandbox is not None:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(running.sandbox, signal.SIGKILL)
-            os.close(running.sandbox)
-        if running.folder.exists():
-            await asyncio.to_thread(shutil.rmtree, running.folder, ignore_errors=True)
+        await asyncio.to_thread(_sweep, running)
+
+
+def _sweep(running: _Running) -> None:
+    """Remove what a keeper that died before its desktop has left; after a sound one there is nothing to do."""
+    for pidfd in running.pidfds:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    for pidfd in running.pidfds:
+        select.select([pidfd], [], [], STOP_S)
+        os.close(pidfd)
+    if running.folder.exists():
+        ControlGroup.existing(running.folder.name).remove()
+        shutil.rmtree(running.folder, ignore_errors=True)
 
 
 async def _until_gone(link: socket.socket) -> None:
@@ -240,10 +281,12 @@ def _with_pid(note: places.Note, report: Booted) -> places.Note:
     return msgspec.structs.replace(note, sandbox_pid=report.sandbox_pid, cgroup=report.cgroup)
 
 
-def _desktop_uid(desktop_id: str) -> int:
+def _desktop_uid(desktop_id: str, isolation: str) -> int:
     """The host user that a desktop's processes are: the caller's own, or for root one of the desktop's own."""
     if os.getuid() != 0:
         return os.getuid()
+    if isolation == "none":
+        return _NOBODY  # without an /etc of its own, a session bus wants a user that the host knows
     digest = hashlib.sha256(desktop_id.encode()).digest()
     return _FIRST_UID + int.from_bytes(digest[:3], "big")
 

@@ -34,6 +34,7 @@ class Request(Record, frozen=True):
 class Booted(Record, frozen=True, tag="booted"):
     """The desktop can be used."""
 
+    keeper_pid: int
     sandbox_pid: int
     cgroup: bool
     seconds: dict[str, float]

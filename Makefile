@@ -1,0 +1,55 @@
+# deskroll: `make demo` and `make test` install what they need by themselves (Debian or Ubuntu, Python 3.11+).
+#   PYTHON=python3.12        the Python that .venv is made with
+#   PYTEST_ARGS='-k pool'    what `make test` passes on to pytest
+#   DEMO_ARGS=--help         what `make demo` passes on to `deskroll demo`
+#   BENCH=capture BENCH_ARGS=--quick    which benchmark `make bench` runs (all, unless told), and how
+SHELL := /bin/bash
+PYTHON ?= python3
+BENCH ?= *
+export PYTHON
+
+.PHONY: help setup demo test lint format bench lock clean
+
+help:
+	@echo 'make demo      deskroll at work on embedded desktops: no key, no virtual machine'
+	@echo 'make test      the test suite                     (PYTEST_ARGS="-k pool")'
+	@echo 'make lint      ruff and mypy'
+	@echo 'make format    let ruff rewrite the sources'
+	@echo 'make bench     the benchmarks                     (BENCH=capture BENCH_ARGS=--quick)'
+	@echo 'make setup     everything that test and lint need, without running them'
+	@echo 'make lock      newest versions into requirements*.lock'
+	@echo 'make clean     remove .venv and caches; system packages stay'
+
+setup:
+	@scripts/prepare dev local demo
+
+demo:
+	@scripts/prepare runtime local demo
+	.venv/bin/deskroll demo $(DEMO_ARGS)
+
+test:
+	@scripts/prepare dev local demo
+	.venv/bin/python -m pytest -q --durations=10 $(PYTEST_ARGS)
+
+lint:
+	@scripts/prepare dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+format:
+	@scripts/prepare dev
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+bench:
+	@scripts/prepare dev local demo bench
+	@set -e; for bench in bench/$(BENCH).py; do .venv/bin/python "$$bench" $(BENCH_ARGS); done
+
+lock:
+	@scripts/system-packages
+	@scripts/lock
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

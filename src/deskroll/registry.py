@@ -1,0 +1,139 @@
+"""Names of the parts that can be chosen: providers, and later environments, agents and the like.
+
+Owns the one table of what deskroll brings along, and the three ways to name a part: its short name in the
+table, the name of an entry point in the group `deskroll.<kind>` (plug-ins), or a path
+`package.module:Attribute`.
+
+Nothing is imported before it is asked for. A part whose pip extra is not installed is one clear sentence; an
+import that fails for any other reason is a bug and surfaces as it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from deskroll.errors import InputError, MissingDependency
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One part that can be chosen by name."""
+
+    name: str
+    target: str
+    """Where it is, as `package.module:Attribute`."""
+    extra: str | None = None
+    """The pip extra that it needs; none where the core is enough."""
+    summary: str = ""
+
+
+TABLE: Mapping[str, tuple[Entry, ...]] = {
+    "provider": (
+        Entry(
+            "local",
+            "deskroll.desktops.providers.local.provider:LocalProvider",
+            extra="local",
+            summary="embedded desktops on this machine, each in namespaces of its own",
+        ),
+    ),
+}
+"""What deskroll brings along, by kind."""
+
+
+class Registry:
+    """Finds parts by name in a table, among plug-ins, or by path."""
+
+    def __init__(self, table: Mapping[str, Iterable[Entry]] = TABLE) -> None:
+        self._table = {kind: tuple(entries) for kind, entries in table.items()}
+
+    def entries(self, kind: str) -> list[Entry]:
+        """Return every part of a kind: the table's, then the plug-ins' unless the table has the name."""
+        own = self._table.get(kind)
+        if own is None:
+            raise ValueError(f"no kind {kind!r} in the registry; kinds: {', '.join(self._table)}")
+        names = {entry.name for entry in own}
+        return [*own, *(entry for entry in _plug_ins(kind) if entry.name not in names)]
+
+    def find(self, kind: str, name: str) -> Entry:
+        """Return the entry of that name or path; `InputError` lists what there is."""
+        if ":" in name:
+            return Entry(name, name)
+        entries = self.entries(kind)
+        found = [entry for entry in entries if entry.name == name]
+        if not found:
+            raise InputError(_unknown(kind, name, [entry.name for entry in entries]))
+        if len(found) > 1:
+            where = ", ".join(f"{entry.target} ({entry.summary})" for entry in found)
+            raise InputError(f"several plug-ins call a {kind} {name!r}: {where}; name one by its path")
+        return found[0]
+
+    def load(self, kind: str, name: str) -> object:
+        """Import the part of that name or path and return it."""
+        entry = self.find(kind, name)
+        module_name, _, attribute = entry.target.partition(":")
+        by_path = entry.name == entry.target
+        if by_path and not _is_path(module_name, attribute):
+            raise InputError(f"{kind} {name!r} is no path; write package.module:Attribute")
+        try:
+            part: object = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            if by_path and _is_or_contains(error.name, module_name):
+                raise InputError(
+                    f"{kind} {name!r}: there is no module {error.name!r}; is it installed, or on PYTHONPATH?"
+                ) from error
+            if entry.extra is not None and _is_absent_library(error.name):
+                raise MissingDependency(
+                    f"{kind} {name!r} needs the module {error.name!r}: pip install 'deskroll[{entry.extra}]'"
+                ) from error
+            raise
+        for step in attribute.split("."):
+            if by_path and not hasattr(part, step):
+                raise InputError(f"{kind} {name!r}: {module_name} has no {attribute}{_near(step, dir(part))}")
+            part = getattr(part, step)
+        return part
+
+
+def _plug_ins(kind: str) -> list[Entry]:
+    # Imported here because it is slow, and most starts of the command line need no registry.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    found = entry_points(group=f"deskroll.{kind}")
+    return [
+        Entry(
+            point.name,
+            f"{point.module}:{point.attr}",
+            summary=f"plug-in of {point.dist.name}" if point.dist else "",
+        )
+        for point in sorted(found, key=lambda point: (point.name, point.value))
+    ]
+
+
+def _unknown(kind: str, name: str, names: list[str]) -> str:
+    known = f"known: {', '.join(names)}" if names else "none is known"
+    return f"there is no {kind} {name!r}{_near(name, names)}; {known}; a path package.module:Attribute works too"
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _is_path(module_name: str, attribute: str) -> bool:
+    return all(part.isidentifier() for part in [*module_name.split("."), *attribute.split(".")])
+
+
+def _is_or_contains(missing: str | None, module_name: str) -> bool:
+    return missing is not None and f"{module_name}.".startswith(f"{missing}.")
+
+
+def _is_absent_library(missing: str | None) -> bool:
+    """Say whether a third-party package is not there at all; one that lacks a submodule is a bug instead."""
+    top = (missing or "").partition(".")[0]
+    if not top or top == "deskroll" or top in sys.stdlib_module_names:
+        return False
+    return importlib.util.find_spec(top) is None

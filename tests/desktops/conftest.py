@@ -1,0 +1,96 @@
+"""Real desktops for tests: one provider for the whole run, a new desktop for each test that asks."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from deskroll.desktops.base import Address, DesktopSpec
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.desktops.providers.local import places
+from deskroll.desktops.providers.local.provider import LocalProvider
+
+Boot = Callable[..., Awaitable[GuestDesktop]]
+
+
+@pytest_asyncio.fixture(scope="session")
+async def provider(runtime_folder: Path) -> AsyncIterator[LocalProvider]:
+    async with LocalProvider() as local:
+        yield local
+
+
+@pytest_asyncio.fixture
+async def boot(provider: LocalProvider) -> AsyncIterator[Boot]:
+    """Boots desktops that are stopped when the test ends."""
+    async with AsyncExitStack() as stack:
+
+        async def start(spec: DesktopSpec = DesktopSpec(width=1024, height=768), timeout: float = 30.0) -> GuestDesktop:
+            address = await provider.boot(spec)
+            stack.push_async_callback(provider.stop, address.id)
+            return await stack.enter_async_context(GuestDesktop(address, timeout=timeout))
+
+        yield start
+
+
+@pytest_asyncio.fixture
+async def desktop(boot: Boot) -> GuestDesktop:
+    return await boot()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def runtime_folder() -> Iterator[Path]:
+    """A folder of our own, so that desktops of other people on this machine are neither seen nor touched.
+
+    Not pytest's: that one is closed to other users, and where tests run as root each desktop is one.
+    """
+    with tempfile.TemporaryDirectory(prefix="deskroll-test-") as name:
+        folder = Path(name)
+        folder.chmod(0o711)
+        os.environ["DESKROLL_RUNTIME_DIR"] = name
+        yield folder
+        del os.environ["DESKROLL_RUNTIME_DIR"]
+
+
+def sandbox_pid(address: Address) -> int:
+    """Process 1 of a desktop, as the host sees it."""
+    notes = places.list_notes(places.runtime_root())
+    return next(note.sandbox_pid for note in notes if note.id == address.id)
+
+
+def host_processes(address: Address) -> dict[str, psutil.Process]:
+    """The desktop's processes as the host sees them, by name."""
+    first = psutil.Process(sandbox_pid(address))
+    return {process.name(): process for process in keeper_of(address).children(recursive=True)} | {"first": first}
+
+
+def keeper_of(address: Address) -> psutil.Process:
+    """The process that keeps a desktop."""
+    first = psutil.Process(sandbox_pid(address))
+    bwrap = first.parent()
+    assert bwrap is not None
+    keeper = bwrap.parent()
+    assert keeper is not None
+    return keeper
+
+
+def leftovers(desktop_id: str, folder: Path) -> list[str]:
+    """Everything on the host that still belongs to a desktop."""
+    found = [str(path) for path in folder.rglob(f"*{desktop_id}*")]
+    groups = Path("/sys/fs/cgroup")
+    found += [str(path) for path in (groups / "deskroll", *groups.glob("*/deskroll")) if (path / desktop_id).exists()]
+    found += [line for line in Path("/proc/mounts").read_text().splitlines() if desktop_id in line]
+    mark = f"DESKROLL_DESKTOP={desktop_id}"
+    for process in psutil.process_iter():
+        try:
+            if desktop_id in " ".join(process.cmdline()) or process.environ().get("DESKROLL_DESKTOP") == desktop_id:
+                found.append(f"{process.pid} {process.name()} {mark}")
+        except psutil.Error:
+            continue
+    return found

@@ -1,0 +1,154 @@
+"""Whatever part of a desktop is killed or stopped: a clear error in time, nobody else notices, nothing is left."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deskroll.actions import Click, Typing
+from deskroll.desktops.base import Address, DesktopSpec, Observe
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.desktops.providers.local.provider import LocalProvider
+from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout
+from tests.desktops.conftest import Boot, host_processes, keeper_of, leftovers
+from tests.waiting import eventually
+
+DEADLINE_S = 5.0
+SPEC = DesktopSpec(width=640, height=480)
+PARTS = ["Xvfb", "openbox", "dbus-daemon", "at-spi-bus-launcher", "deskroll-guest", "first", "cat"]
+
+
+def part(address: Address, name: str) -> psutil.Process:
+    if name == "keeper":
+        return keeper_of(address)
+    if name == "dbus-daemon":  # there are two: the session's own is the guest's child, the other one AT-SPI's
+        guest = host_processes(address)["deskroll-guest"]
+        return next(child for child in guest.children() if child.name() == name)
+    return host_processes(address)[name]
+
+
+async def use(desktop: GuestDesktop) -> None:
+    """Everything that a holder does in a step."""
+    await desktop.step([Click(x=10, y=10), Typing(text="x")], observe=Observe(tree=True))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+@pytest.mark.parametrize("name", PARTS)
+async def test_a_lost_part_is_a_clear_error_in_time(
+    boot: Boot, provider: LocalProvider, runtime_folder: Path, name: str, number: signal.Signals
+) -> None:
+    victim, other = await boot(SPEC, timeout=DEADLINE_S), await boot(SPEC)
+    await use(victim)
+    processes = list(host_processes(victim.address).values())
+    os.kill(part(victim.address, name).pid, number)
+    began = time.monotonic()
+    with pytest.raises(DesktopError) as caught:
+        while True:  # a killed process is noticed as soon as the kernel has told; until then steps may succeed
+            await use(victim)
+            assert time.monotonic() - began < DEADLINE_S
+    assert time.monotonic() - began < 2 * DEADLINE_S
+    assert victim.id in str(caught.value)
+    assert isinstance(caught.value, DesktopLost | DesktopTimeout)
+    await use(other)
+    await provider.stop(victim.id)
+    assert leftovers(victim.id, runtime_folder) == []
+    assert not [process for process in processes if process.is_running()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
+async def test_a_lost_keeper_leaves_nothing(
+    provider: LocalProvider, boot: Boot, runtime_folder: Path, number: signal.Signals
+) -> None:
+    other = await boot(SPEC)
+    address = await provider.boot(SPEC)
+    processes = list(host_processes(address).values())
+    keeper = keeper_of(address)
+    os.kill(keeper.pid, number)
+    await provider.stop(address.id)
+
+    async def gone() -> bool:
+        return not [process for process in [keeper, *processes] if process.is_running()]
+
+    await eventually(gone, "every process of the desktop is gone")
+    assert leftovers(address.id, runtime_folder) == []
+    await use(other)
+
+
+async def test_a_killed_nursery_costs_no_desktop_and_is_replaced(runtime_folder: Path) -> None:
+    async with LocalProvider() as local:
+        one = await local.boot(SPEC)
+        nursery = keeper_of(one).parent()
+        assert nursery is not None
+        nursery.kill()
+        two = await eventually(lambda: _try_boot(local), "another desktop boots")
+        for address in (one, two):
+            async with GuestDesktop(address) as desktop:
+                await use(desktop)
+    for address in (one, two):
+        assert leftovers(address.id, runtime_folder) == []
+
+
+async def _try_boot(local: LocalProvider) -> Address | None:
+    try:
+        return await local.boot(SPEC)
+    except DesktopError:
+        return None
+
+
+async def test_a_truncated_framebuffer_is_a_clear_error(boot: Boot) -> None:
+    victim, other = await boot(SPEC), await boot(SPEC)
+    await victim.run("truncate -s 100 /run/deskroll/fb/Xvfb_screen0")
+    with pytest.raises(DesktopLost, match=f"{victim.id}.*framebuffer"):
+        await victim.screenshot()
+    await use(other)
+
+
+async def test_a_stopped_program_does_not_hang_the_tree(boot: Boot) -> None:
+    desktop = await boot(SPEC, timeout=30.0)
+    await desktop.launch(["mousepad"])
+    await desktop.launch(["galculator"])
+
+    async def both() -> bool:
+        tree = await desktop.accessibility_tree()
+        return 'name="mousepad"' in tree and 'name="galculator"' in tree
+
+    await eventually(both, "both programs are in the tree")
+    await desktop.run("pkill -STOP mousepad")
+    tree = await desktop.accessibility_tree()
+    assert 'cut="silent"' in tree
+    assert "toggle-button" in tree
+
+
+async def test_killing_programs_from_inside_costs_this_desktop_only(boot: Boot) -> None:
+    victim, other = await boot(SPEC, timeout=DEADLINE_S), await boot(SPEC)
+    with pytest.raises(DesktopError):
+        await victim.run("kill -9 -1")
+        await use(victim)
+    await use(other)
+
+
+async def test_a_lost_desktop_stays_lost(boot: Boot) -> None:
+    victim = await boot(SPEC, timeout=DEADLINE_S)
+    await victim.run("pkill -9 Xvfb")
+    for call in (victim.screenshot, victim.check, victim.accessibility_tree):
+        with pytest.raises(DesktopError, match=r"must be replaced|gone"):
+            await call()
+
+
+async def test_a_hanging_program_does_not_outlive_its_deadline(desktop: GuestDesktop) -> None:
+    with pytest.raises(DesktopTimeout, match=desktop.id):
+        await desktop.run("sleep 1000 & sleep 1001", timeout=1.0)
+
+    async def ended() -> bool:
+        return (await desktop.run("pgrep -f 'sleep 100[01]'")).returncode == 1
+
+    await eventually(ended, "the program was ended with the request")
+
+
+async def test_a_background_program_does_not_hold_up_the_answer(desktop: GuestDesktop) -> None:
+    result = await asyncio.wait_for(desktop.run("echo started; sleep 1000 &"), 20)
+    assert (result.returncode, result.output) == (0, "started\n")

@@ -1,0 +1,305 @@
+"""Local desktops: what they are inside, what they cannot reach, what they leave behind."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deskroll.actions import Typing
+from deskroll.desktops.base import DesktopSpec, Observe
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.desktops.providers.local.limits import control_groups_available
+from deskroll.desktops.providers.local.provider import LocalProvider
+from deskroll.errors import BootError, DesktopError, InputError
+from tests.desktops.conftest import Boot, host_processes, leftovers, sandbox_pid
+from tests.waiting import eventually, wait_until
+
+
+async def output(desktop: GuestDesktop, command: str) -> str:
+    return (await desktop.run(command)).output.strip()
+
+
+async def test_programs_run_as_an_unprivileged_user_with_a_fresh_home(desktop: GuestDesktop) -> None:
+    assert await output(desktop, "id -un; id -u; echo $HOME; pwd") == "user\n1000\n/home/user\n/home/user"
+    assert await output(desktop, "ls") == "Desktop\nDocuments\nDownloads\nPictures"
+    status = await output(desktop, "grep -E 'CapEff|CapBnd|NoNewPrivs' /proc/self/status")
+    assert status.split() == ["CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
+
+
+async def test_the_guest_itself_has_no_privileges_and_shows_nothing_of_the_host(desktop: GuestDesktop) -> None:
+    guest = host_processes(desktop.address)["deskroll-guest"]
+    status = Path(f"/proc/{guest.pid}/status").read_text()
+    assert "CapEff:\t0000000000000000" in status
+    assert "NoNewPrivs:\t1" in status
+    listing = await output(desktop, "ps -eo args; for p in /proc/[0-9]*; do cat $p/environ $p/maps; done 2>/dev/null")
+    for secret in (str(Path.cwd()), sys.prefix, os.environ["PATH"]):
+        assert secret not in listing
+
+
+async def test_the_system_is_read_only(desktop: GuestDesktop) -> None:
+    for target in ("/usr/bin/x", "/x", "/dev/x", "/bin/ls", "/opt/deskroll/bin/x"):
+        result = await desktop.run(f"touch {target}")
+        assert result.returncode != 0, target
+    assert (await desktop.run("mount -t tmpfs x /mnt")).returncode != 0
+
+
+async def test_nothing_of_the_hosts_files_is_visible(desktop: GuestDesktop, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("nobody may read this")
+    secret.chmod(0o644)
+    for path in (
+        secret,
+        Path.home(),
+        Path.cwd(),
+        Path("/etc/shadow"),
+        Path("/root"),
+        Path("/var/log"),
+        Path("/sys/kernel"),
+    ):
+        assert await output(desktop, f"ls -d {path} 2>/dev/null") == "", path
+    with pytest.raises(DesktopError, match="not found"):
+        await desktop.read_file(str(secret))
+    users = await output(desktop, "cut -d: -f1 /etc/passwd")
+    assert users.split() == ["root", "user", "nobody"]
+
+
+async def test_no_network_but_loopback(desktop: GuestDesktop) -> None:
+    assert await output(desktop, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '") == "lo"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        reached = await desktop.run(
+            ["python3", "-c", f"import socket; socket.create_connection(('127.0.0.1', {port}), 3)"]
+        )
+    assert reached.returncode != 0
+    assert "Connection refused" in reached.error
+
+
+async def test_network_when_asked_for(boot: Boot) -> None:
+    desktop = await boot(DesktopSpec(width=640, height=480, network=True))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        reached = await desktop.run(
+            ["python3", "-c", f"import socket; socket.create_connection(('127.0.0.1', {port}), 3)"]
+        )
+    assert reached.returncode == 0, reached.error
+
+
+async def test_two_desktops_do_not_see_each_other(boot: Boot) -> None:
+    one, two = await asyncio.gather(boot(), boot())
+    blank = await two.screenshot()
+    await one.write_file("/home/user/mine.txt", b"mine")
+    await one.write_file("/tmp/mine.txt", b"mine")
+    await one.write_file("/dev/shm/mine.txt", b"mine")
+    await one.write_clipboard("copied in one")
+    await one.launch(["xterm", "-e", "sleep 987654"])
+    await eventually(one.windows, "the terminal is open")
+    assert await one.screenshot() != blank
+    assert await two.screenshot() == blank
+    assert await two.windows() == []
+    assert await output(two, "find / -name mine.txt 2>/dev/null") == ""
+    assert await output(two, "ps -eo args | grep -c '[s]leep 987654'") == "0"
+    assert await two.read_clipboard() != "copied in one"
+    assert await output(two, "xclip -o -selection clipboard 2>&1 | grep -c 'copied in one'") == "0"
+    # Abstract sockets and shared memory cross mount namespaces; they must not cross ours.
+    assert await output(two, "cat /proc/net/unix | grep -c at-spi") == await output(
+        one, "cat /proc/net/unix | grep -c at-spi"
+    )
+    assert await output(two, "ipcs -m | grep -c 0x || true") == await output(two, "echo 0")
+
+
+async def test_sudo_takes_the_password_and_gives_a_namespaces_root(boot: Boot) -> None:
+    desktop = await boot(DesktopSpec(width=640, height=480, client_password="open sesame"))
+    assert await output(desktop, "echo open sesame | sudo -S whoami") == "root"
+    assert await output(desktop, "echo 'open sesame' | sudo -S -p '' id -u") == "0"
+    assert await output(desktop, "echo open sesame | sudo -S sh -c 'echo hello > /etc/motd; cat /etc/motd'") == "hello"
+    assert (await desktop.run("sudo touch /usr/x")).returncode != 0
+    wrong = await desktop.run("sudo -k; printf 'a\\nb\\nc\\n' | sudo -S whoami")
+    assert wrong.returncode == 1
+    assert "3 incorrect password attempts" in wrong.error
+    assert "a password is required" in (await desktop.run("sudo -k; sudo -n true")).error
+
+
+async def test_pyautogui_works_inside(desktop: GuestDesktop) -> None:
+    code = "import pyautogui; pyautogui.FAILSAFE = False; pyautogui.moveTo(300, 200); print(pyautogui.position())"
+    result = await desktop.run(["python", "-c", code])
+    assert result.output == "Point(x=300, y=200)\n", result.error
+    assert await desktop.cursor_position() == (300, 200)
+
+
+@pytest.mark.skipif(not control_groups_available(), reason="needs control groups for a limit on a desktop as a whole")
+async def test_a_memory_bomb_costs_the_bomb_only(boot: Boot) -> None:
+    victim = await boot(DesktopSpec(width=640, height=480, memory_mb=400))
+    other = await boot()
+    bomb = "x = []\nwhile True: x.append(bytearray(16 << 20))"
+    result = await victim.run(["python3", "-c", bomb])
+    assert result.returncode != 0
+    await victim.check()
+    await other.check()
+
+
+async def test_a_fork_bomb_stays_inside(boot: Boot) -> None:
+    victim = await boot(DesktopSpec(width=640, height=480, processes=128))
+    other = await boot()
+    before = len(psutil.pids())
+    await victim.launch("f() { f | f & }; f; sleep 1000")
+
+    async def full() -> bool:
+        inside = psutil.Process(sandbox_pid(victim.address)).children(recursive=True)
+        assert len(psutil.pids()) < before + 400
+        return len(inside) > 60
+
+    await eventually(full, "the bomb went off")
+    await other.check()
+    assert (await other.step([Typing(text="x")], settle=None)).screenshot
+
+
+async def test_disk_space_is_bounded(boot: Boot) -> None:
+    desktop = await boot(DesktopSpec(width=640, height=480, disk_mb=16))
+    result = await desktop.run("head -c 40000000 /dev/zero > /home/user/big")
+    assert "No space left" in result.error
+    await desktop.check()
+
+
+async def test_stopping_leaves_nothing(provider: LocalProvider, runtime_folder: Path) -> None:
+    address = await provider.boot(DesktopSpec())
+    async with GuestDesktop(address) as desktop:
+        await desktop.launch("setsid nohup sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' &")
+        await desktop.write_file("/home/user/file", b"x" * 1_000_000)
+        await desktop.launch(["mousepad"])
+        await eventually(desktop.windows, "the editor is open")
+    processes = list(host_processes(address).values())
+    assert leftovers(address.id, runtime_folder)
+    await provider.stop(address.id)
+    assert leftovers(address.id, runtime_folder) == []
+    assert not [process for process in processes if process.is_running()]
+    await provider.stop(address.id)  # again is no error
+
+
+OWNER = """
+import asyncio, sys
+from deskroll.desktops.base import DesktopSpec
+from deskroll.desktops.providers.local.provider import LocalProvider
+async def main():
+    async with LocalProvider() as provider:
+        booted = await asyncio.gather(*(provider.boot(DesktopSpec(width=640, height=480)) for _ in range(2)))
+        print(*(address.id for address in booted), flush=True)
+        await asyncio.sleep(1000)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_killed_owner_leaves_nothing(number: signal.Signals, runtime_folder: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        ids = owner.stdout.readline().split()
+        assert len(ids) == 2
+        assert all(leftovers(desktop_id, runtime_folder) for desktop_id in ids)
+        owner.send_signal(number)
+        owner.wait()
+    for desktop_id in ids:
+        wait_until(lambda i=desktop_id: not leftovers(i, runtime_folder), f"{desktop_id} is gone with its owner")
+
+
+async def test_boot_from_a_thread_that_ends(runtime_folder: Path) -> None:
+    """The kernel's parent-death signal follows threads; desktops must not."""
+    started: list[str] = []
+    ended = threading.Event()
+    checked = threading.Event()
+
+    def run() -> None:
+        async def main() -> None:
+            async with LocalProvider() as local:
+                address = await local.boot(DesktopSpec(width=640, height=480))
+                started.append(address.id)
+                async with GuestDesktop(address) as desktop:
+                    await asyncio.to_thread(lambda: None)
+                    await desktop.check()
+                checked.set()
+
+        asyncio.run(main())
+        ended.set()
+
+    threading.Thread(target=run).start()
+    assert await asyncio.to_thread(ended.wait, 60)
+    assert checked.is_set()
+    assert leftovers(started[0], runtime_folder) == []
+
+
+async def test_a_cancelled_boot_leaves_nothing(provider: LocalProvider, runtime_folder: Path) -> None:
+    for delay in (0.0, 0.01, 0.05, 0.1, 0.15):
+        booting = asyncio.create_task(provider.boot(DesktopSpec()))
+        await asyncio.sleep(delay)
+        booting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await booting
+    await eventually(_async(lambda: not list((runtime_folder / "desktops").glob("local-*"))), "all folders are gone")
+
+
+def _async(condition):  # type: ignore[no-untyped-def]
+    async def call() -> bool:
+        return bool(condition())
+
+    return call
+
+
+async def test_a_failing_boot_says_why_and_leaves_nothing(
+    runtime_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    (fake / "bwrap").write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")
+    (fake / "bwrap").chmod(0o755)
+    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
+    before = set((runtime_folder / "desktops").glob("*"))
+    async with LocalProvider() as local:
+        with pytest.raises(BootError, match=r"No permissions to create new namespace.*doctor"):
+            await local.boot(DesktopSpec())
+    assert set((runtime_folder / "desktops").glob("*")) == before
+
+
+async def test_many_at_once(boot: Boot) -> None:
+    desktops = await asyncio.gather(*(boot(DesktopSpec(width=320, height=240)) for _ in range(8)))
+    shots = await asyncio.gather(*(desktop.step([], observe=Observe(tree=True)) for desktop in desktops))
+    assert all(shot.screenshot and shot.tree for shot in shots)
+
+
+async def test_without_a_sandbox(runtime_folder: Path) -> None:
+    async with LocalProvider(isolation="none") as local:
+        address = await local.boot(DesktopSpec(width=640, height=480))
+        async with GuestDesktop(address) as desktop:
+            await desktop.launch(["xterm", "-e", "sleep 1000"])
+            await eventually(desktop.windows, "the terminal is open")
+            assert (await desktop.step([Typing(text="hello")])).screenshot
+            assert (await desktop.run(["python", "-c", "import pyautogui; print(pyautogui.size())"])).returncode == 0
+    assert leftovers(address.id, runtime_folder) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (DesktopSpec(width=10), "DesktopSpec.width is 10; allowed: 160 to 7680"),
+        (DesktopSpec(height=99999), "DesktopSpec.height is 99999"),
+        (DesktopSpec(memory_mb=1), "DesktopSpec.memory_mb is 1"),
+        (DesktopSpec(snapshot="clean"), "DesktopSpec.snapshot is 'clean'"),
+    ],
+)
+async def test_impossible_specs_are_refused(provider: LocalProvider, spec: DesktopSpec, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        await provider.boot(spec)
+
+
+def test_unknown_isolation_is_refused() -> None:
+    with pytest.raises(InputError, match="isolation is 'chroot'; allowed: bwrap, none"):
+        LocalProvider(isolation="chroot")

@@ -1,0 +1,152 @@
+"""The command line as a person uses it: real processes, what they print, how they end."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from PIL import Image
+
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def env() -> Iterator[dict[str, str]]:
+    with tempfile.TemporaryDirectory(prefix="deskroll-cli-") as folder:
+        Path(folder).chmod(0o711)
+        names = {name: value for name, value in os.environ.items() if not name.startswith("DESKROLL_")}
+        yield {**names, "DESKROLL_RUNTIME_DIR": folder}
+
+
+def deskroll(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "deskroll", *args], capture_output=True, text=True, env=env, timeout=120, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "args",
+    [[], ["demo"], ["doctor"], ["desktops"], ["desktops", "up"], ["desktops", "ls"], ["desktops", "shot"]],
+    ids=" ".join,
+)
+def test_every_command_has_help_with_an_example(args: list[str]) -> None:
+    result = deskroll(*args, "--help")
+    assert result.returncode == 0
+    assert result.stderr == ""
+    if args and args != ["desktops"]:
+        assert "Example:  deskroll" in result.stdout
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, click\nfrom deskroll.cli.main import cli\n"
+        "cli.main(['--help'], standalone_mode=False)\n"
+        "print('heavy:', sorted({'aiohttp', 'numpy', 'pydantic', 'rich', 'msgspec', 'Xlib'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "heavy: []"
+
+
+def test_doctor(env: dict[str, str]) -> None:
+    result = deskroll("doctor", env=env)
+    assert "Embedded desktops can run here." in result.stdout
+    report = json.loads(deskroll("doctor", "--json", env=env).stdout)
+    assert report["usable"] is True
+    assert {"name", "ok", "found"} <= report["checks"][0].keys()
+
+
+def test_doctor_says_what_to_install(env: dict[str, str], tmp_path: Path) -> None:
+    result = deskroll("doctor", env={**env, "PATH": str(tmp_path)})
+    assert result.returncode == 1
+    assert re.search(r"to do: apt-get install .*\bxvfb\b.*\bopenbox\b", result.stdout)
+    assert "bubblewrap does not run" in result.stdout
+    up = deskroll("desktops", "up", env={**env, "PATH": str(tmp_path)})
+    assert up.returncode == 2
+    assert re.fullmatch(r"deskroll: local desktops need programs .* run:  apt-get install .*\n", up.stderr)
+
+
+BAD = [
+    (["nothing"], "No such command 'nothing'"),
+    (["desktops", "up", "--count", "0"], "0 is not in the range"),
+    (["desktops", "up", "--size", "large"], "write WIDTHxHEIGHT"),
+    (["desktops", "up", "--size", "10x10"], "DesktopSpec.width is 10; allowed: 160 to 7680"),
+    (["desktops", "up", "--serve", "5000"], "write HOST:PORT"),
+    (["desktops", "up", "--serve", "127.0.0.1:99999"], "write HOST:PORT"),
+    (["desktops", "up", "--serve", "0.0.0.0:5000"], "Set DESKROLL_TOKEN"),
+    (["desktops", "up", "--isolation", "chroot"], "'chroot' is not one of"),
+    (["desktops", "shot"], "no desktop runs; start one"),
+    (["desktops", "shot", "local-1"], "no desktop runs"),
+    (["demo", "--output-dir", "/proc/nowhere"], "cannot make the folder"),
+]
+
+
+@pytest.mark.parametrize(("args", "words"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else None)
+def test_bad_input_is_one_message_and_exit_code_2(env: dict[str, str], args: list[str], words: str) -> None:
+    result = deskroll(*args, env=env)
+    assert result.returncode == 2
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_port_in_use_is_a_clear_error_and_leaves_nothing(env: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = deskroll("desktops", "up", "--serve", f"127.0.0.1:{port}", env=env)
+    assert result.returncode == 2
+    assert f"cannot serve on 127.0.0.1:{port}: " in result.stderr
+    assert list(Path(env["DESKROLL_RUNTIME_DIR"], "desktops").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_desktops_up_ls_shot_and_clean_up(env: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "deskroll", "desktops", "up", "--count", "2", "--size", "640x480", "--json"]
+    with subprocess.Popen([*command, "--serve", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True, env=env) as up:
+        assert up.stdout is not None
+        rows = json.loads(up.stdout.readline())
+        assert len(rows) == 2
+        for row in rows:
+            assert requests.get(f"{row['url']}/platform", timeout=30).text == "Linux"
+        listed = json.loads(deskroll("desktops", "ls", "--json", env=env).stdout)
+        assert {note["id"] for note in listed} == {row["id"] for row in rows}
+        assert all(note["owner_alive"] for note in listed)
+        assert rows[0]["id"] in deskroll("desktops", "ls", env=env).stdout
+        picture = tmp_path / "screen.png"
+        assert deskroll("desktops", "shot", rows[1]["id"], "-o", str(picture), env=env).returncode == 0
+        assert Image.open(picture).size == (640, 480)
+        assert "name one of" in deskroll("desktops", "shot", env=env).stderr
+        up.send_signal(number)
+        assert up.wait(60) == 0
+    wait_until(lambda: not list(Path(env["DESKROLL_RUNTIME_DIR"], "desktops").iterdir()), "every desktop is gone")
+    assert "No desktops" in deskroll("desktops", "ls", env=env).stdout
+
+
+def test_a_token_guards_every_request(env: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "deskroll", "desktops", "up", "--json", "--serve", "127.0.0.1:0"]
+    secret = "tell-nobody"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**env, "DESKROLL_TOKEN": secret}) as up:
+        assert up.stdout is not None
+        line = up.stdout.readline()
+        url = json.loads(line)[0]["url"]
+        assert secret not in line
+        assert requests.get(f"{url}/screenshot", timeout=30).status_code == 401
+        assert requests.get(f"{url}/screenshot", headers={"Authorization": f"Bearer {secret}"}, timeout=30).ok
+        notes = b"".join(path.read_bytes() for path in Path(env["DESKROLL_RUNTIME_DIR"]).rglob("*.json"))
+        assert secret.encode() not in notes
+        up.send_signal(signal.SIGINT)
+        up.wait(60)
+
+
+def test_demo(env: dict[str, str], tmp_path: Path) -> None:
+    result = deskroll("demo", "--output-dir", str(tmp_path / "out"), env=env)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "4 of 4 scenes came out right" in result.stdout
+    pictures = sorted(path.name for path in (tmp_path / "out").glob("*.png"))
+    assert pictures == ["all.png", "galculator.png", "mousepad.png", "pcmanfm.png", "xterm.png"]
