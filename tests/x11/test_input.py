@@ -35,7 +35,7 @@ from deskroll.actions import (
 )
 from deskroll.desktops.x11 import windows
 from deskroll.desktops.x11.input import Input
-from deskroll.desktops.x11.keysyms import NAMED
+from deskroll.desktops.x11.keysyms import NAMED, is_character
 from deskroll.errors import ActionError, DesktopLost
 from tests.waiting import wait_until
 from tests.x11.conftest import XSession
@@ -71,18 +71,25 @@ def busy() -> Iterator[None]:
         loop.wait()
 
 
+def quiet_mousepad(xsession: XSession) -> None:
+    """Keep mousepad from watching its file.
+
+    It takes a save of its own that lasts over 500 ms for somebody else's and asks in a dialog, which then gets
+    the keys that are meant for the text.
+    """
+    settings = xsession.home / ".config" / "glib-2.0" / "settings" / "keyfile"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[org/xfce/mousepad/preferences/file]\nmonitor-changes=false\n")
+    xsession.env["GSETTINGS_BACKEND"] = "keyfile"
+
+
 class Editor:
     """Mousepad on one file."""
 
     def __init__(self, xsession: XSession, display: Display, input_: Input) -> None:
         self.file = xsession.home / "note.txt"
         self.file.write_text("")
-        # Mousepad takes a save of its own that lasts over 500 ms for somebody else's and asks in a dialog,
-        # which then gets the text: on a busy machine it must not watch the file.
-        settings = xsession.home / ".config" / "glib-2.0" / "settings" / "keyfile"
-        settings.parent.mkdir(parents=True)
-        settings.write_text("[org/xfce/mousepad/preferences/file]\nmonitor-changes=false\n")
-        xsession.env["GSETTINGS_BACKEND"] = "keyfile"
+        quiet_mousepad(xsession)
         self.input = input_
         self.display = display
         xsession.start("mousepad", str(self.file))
@@ -281,6 +288,19 @@ def test_another_connection_takes_the_spare_keys_over(xsession: XSession, editor
     Input(connection).perform(Typing(text[::-1]))
     connection.close()
     editor.saved(text + text[::-1])
+
+
+def test_typing_leaves_the_layout_alone(xsession: XSession, display: Display) -> None:
+    before = display.get_keyboard_mapping(8, 248)
+    connection = Display(xsession.name)
+    Input(connection).perform(Typing("".join(map(chr, range(0x4E00, 0x4E00 + 300)))))
+    connection.close()
+    after = display.get_keyboard_mapping(8, 248)
+    changed = [n + 8 for n in range(248) if list(before[n][:2]) != list(after[n][:2])]
+    named = {keysym for alternatives in NAMED.values() for keysym in alternatives}
+    taken = {keysym for keycode in changed for keysym in before[keycode - 8] if keysym}
+    assert not taken & named
+    assert not any(is_character(keysym) for keysym in taken)
 
 
 def test_every_named_key_is_pressed_as_itself(listener: Listener, input_: Input) -> None:

@@ -42,7 +42,7 @@ _LAST_BUTTON = 9
 _DRAG_STEPS = 4
 _FRAME_S = 0.02
 """One frame at 60 Hz, rounded up: toolkits look at pointer motion once a frame and drop what lies between."""
-_CLICK_S = 5.0
+_CLICK_S = 15.0
 """Seconds that a window manager may hold a click back."""
 _MOVE_S = 0.5
 """Seconds to wait for the pointer to get where it was sent; a program may confine it, then it never does."""

@@ -2,11 +2,13 @@
 
 Guarantees: a key whose press a program may not have read yet does not change its meaning. Programs read the
 keymap when they get to a key event, not when the key was pressed: were a spare key given a second character
-while a press for its first one still waits in a program's queue, the program would see the second one
-twice. So a spare keeps its character as long as possible (the least recently used goes first; text that
-repeats costs nothing), changes are made in batches, and before one is taken away `Readers` waits until
-everybody to whom it was sent has read it. The other way round needs no waiting: the notice of a change is
-queued ahead of the presses.
+while a press for its first one still waits in a program's queue, the program would see the second one twice.
+So a spare keeps its character as long as possible (they are given in a ring; text that repeats costs nothing),
+and before one is taken away `Readers` waits until everybody to whom it was sent has read it. The other way
+round needs no waiting: the notice of a change is queued ahead of the presses.
+
+A change is one request for a whole range of keys, since each request makes every program read the keymap anew
+and some window managers take long over it (openbox grabs its keys again, 65 ms unless told not to).
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from Xlib.display import Display
 from deskroll.desktops.x11 import keysyms
 from deskroll.desktops.x11.readers import Readers
 from deskroll.errors import DesktopError
+
+_LONG_RANGE = 16
 
 
 class Stroke(msgspec.Struct, frozen=True):
@@ -38,14 +42,15 @@ class Keymap:
         self._readers = readers
         self._first = display.display.info.min_keycode
         self._count = display.display.info.max_keycode - self._first + 1
-        self._rows: Sequence[Sequence[int]] = ()
-        self._layout: dict[int, Stroke] = {}
+        self._rows: Sequence[Sequence[int]] = display.get_keyboard_mapping(self._first, self._count)
         self._marker = display.intern_atom("_DESKROLL_SPARE_KEYCODES")
-        self._given: dict[int, int] = {}  # keysym -> spare keycode, least recently used first
+        self._given: dict[int, int] = {}  # keysym -> spare keycode
         self._unread: dict[int, set[int]] = {}  # spare keycode -> windows that may not have read it
         self._sent_at = 0.0
+        self._modifiers = {keycode for row in display.get_modifier_mapping() for keycode in row}
         self._spares = self._claim_spares()
-        self.refresh()
+        self._next = 0  # where in the ring of spares the next one is taken
+        self._layout = self._read_layout()
 
     @property
     def capacity(self) -> int:
@@ -60,7 +65,7 @@ class Keymap:
         self._rows = rows
         self._layout = self._read_layout()
         # A spare whose meaning somebody else has changed is no longer ours to rely on.
-        self._given = {s: k for s, k in self._given.items() if rows[k - self._first][0] == s}
+        self._given = {s: k for s, k in self._given.items() if self._row(k)[0] == s}
 
     def stroke(self, keysym: int) -> Stroke | None:
         """How `keysym` is made now; None where no key has it (see `give`)."""
@@ -76,9 +81,6 @@ class Keymap:
     def give(self, wanted: Collection[int], held: Collection[int] = ()) -> None:
         """Give what of `wanted` the layout lacks a spare key each; `held` keycodes are not taken away."""
         lacking = [keysym for keysym in dict.fromkeys(wanted) if keysym not in self._layout]
-        for keysym in lacking:
-            if keysym in self._given:
-                self._given[keysym] = self._given.pop(keysym)  # most recently used: to the end
         missing = [keysym for keysym in lacking if keysym not in self._given]
         if not missing:
             return
@@ -96,16 +98,15 @@ class Keymap:
         self._sent_at = time.monotonic()
 
     def _take(self, number: int, keep: Collection[int]) -> list[int]:
-        """Choose keycodes to give away: those nobody has first, then the least recently used."""
-        in_use = set(self._given.values())
-        free = [keycode for keycode in self._spares if keycode not in in_use]
-        old = [keycode for keycode in self._given.values() if keycode not in keep]
-        taken = [keycode for keycode in [*free, *old] if keycode not in keep][:number]
+        """Choose keycodes to give away: those that were given longest ago, next to each other."""
+        ring = [*self._spares[self._next :], *self._spares[: self._next]]
+        taken = [keycode for keycode in ring if keycode not in keep][:number]
         if len(taken) < number:
             raise DesktopError(
                 f"{number} keys are not on the keyboard layout and only {len(taken)} of {self.capacity} "
                 "spare keycodes can be given to them; release the keys that are held down"
             )
+        self._next = (self._spares.index(taken[-1]) + 1) % len(self._spares)
         return sorted(taken)
 
     def _wait_read(self, keycodes: Iterable[int]) -> None:
@@ -119,14 +120,40 @@ class Keymap:
                 del self._unread[keycode]
 
     def _bind(self, meaning: dict[int, int]) -> None:
-        taken = set(meaning)
-        self._given = {s: k for s, k in self._given.items() if k not in taken}
-        for run in _runs(sorted(meaning)):
-            # The same keysym with and without Shift: such a key means one thing whatever is held or locked.
-            rows = [[meaning[keycode]] * 2 for keycode in run]
-            self._display.change_keyboard_mapping(run[0], rows)
+        self._given = {s: k for s, k in self._given.items() if k not in meaning}
+        for first, last in self._ranges(sorted(meaning)):
+            rows = [self._new_row(keycode, meaning.get(keycode)) for keycode in range(first, last + 1)]
+            self._display.change_keyboard_mapping(first, rows)
         self._given.update({keysym: keycode for keycode, keysym in meaning.items()})
         self._display.sync()
+        self.refresh()
+
+    def _new_row(self, keycode: int, keysym: int | None) -> Sequence[int]:
+        if keysym is None:
+            return self._row(keycode)[:2]
+        # The same with and without Shift: a spare means one thing whatever is held or locked.
+        return [keysym, keysym]
+
+    def _ranges(self, keycodes: Iterable[int]) -> list[tuple[int, int]]:
+        """Cover ascending keycodes with few ranges; what lies between can be written again as it is."""
+        ranges: list[tuple[int, int]] = []
+        for keycode in keycodes:
+            if ranges and all(map(self._is_rewritable, range(ranges[-1][1] + 1, keycode))):
+                ranges[-1] = (ranges[-1][0], keycode)
+            else:
+                ranges.append((keycode, keycode))
+        return ranges
+
+    def _is_rewritable(self, keycode: int) -> bool:
+        """Whether the first two columns say all about a key: it has one meaning, or is a multimedia key."""
+        row = self._row(keycode)
+        if keycode in self._modifiers:
+            return False
+        used = {keysym for keysym in row if keysym != X.NoSymbol}
+        return used <= {row[0]} or all(map(keysyms.is_vendor, used))
+
+    def _row(self, keycode: int) -> Sequence[int]:
+        return self._rows[keycode - self._first]
 
     def _claim_spares(self) -> list[int]:
         """Find the keycodes that nobody misses, and note them on the root window for our next connection."""
@@ -138,19 +165,17 @@ class Keymap:
             self._unread = {keycode: {self._readers.focused()} for keycode in claimed}
             self._sent_at = time.monotonic()
             return claimed
-        rows = self._display.get_keyboard_mapping(self._first, self._count)
-        modifiers = {keycode for row in self._display.get_modifier_mapping() for keycode in row}
-        empty, dispensable = [], []
-        for keycode, row in enumerate(rows, self._first):
-            used = [keysym for keysym in row if keysym]
-            if keycode in modifiers:
-                continue
-            if not used:
-                empty.append(keycode)
-            elif all(map(keysyms.is_dispensable, used)):
-                dispensable.append(keycode)
-        root.change_property(self._marker, Xatom.CARDINAL, 32, [*empty, *dispensable])
-        return [*empty, *dispensable]
+        spares = [
+            keycode
+            for keycode, row in enumerate(self._rows, self._first)
+            if keycode not in self._modifiers and all(k == X.NoSymbol or keysyms.is_dispensable(k) for k in row)
+        ]
+        # Few long ranges serve better than many keys: see above, each range is a request.
+        ranges = [[k for k in spares if first <= k <= last] for first, last in self._ranges(spares)]
+        longest = [keycode for inside in ranges if len(inside) >= _LONG_RANGE for keycode in inside]
+        chosen = longest or spares
+        root.change_property(self._marker, Xatom.CARDINAL, 32, chosen)
+        return chosen
 
     def _read_layout(self) -> dict[int, Stroke]:
         layout: dict[int, Stroke] = {}
@@ -165,14 +190,3 @@ class Keymap:
             if keysyms.is_character(shifted):
                 layout.setdefault(shifted, Stroke(keycode, shift=True))
         return layout
-
-
-def _runs(keycodes: Iterable[int]) -> list[list[int]]:
-    """Split ascending keycodes into runs without a gap: each is one request, one notice to every program."""
-    runs: list[list[int]] = []
-    for keycode in keycodes:
-        if runs and runs[-1][-1] == keycode - 1:
-            runs[-1].append(keycode)
-        else:
-            runs.append([keycode])
-    return runs

@@ -64,6 +64,11 @@ def of_text(text: str) -> list[int]:
     return keysyms
 
 
+def is_vendor(keysym: int) -> bool:
+    """Whether it belongs to a multimedia or laptop key (XF86…)."""
+    return 0x1008FE20 <= keysym <= 0x1008FFFF or 0x10081000 <= keysym <= 0x10081FFF
+
+
 def is_dispensable(keysym: int) -> bool:
     """Whether it belongs to a key that no program here waits for and nobody can press but us.
 
@@ -71,8 +76,7 @@ def is_dispensable(keysym: int) -> bool:
     Korean input methods, except the ones that have a name in `NAMED`.
     """
     return keysym not in _ALL_NAMED and (
-        0x1008FF00 <= keysym <= 0x1008FFFF  # XF86Launch1, XF86Calculator, …
-        or 0x10081000 <= keysym <= 0x10081FFF  # the same, newer
+        is_vendor(keysym)
         or 0x1005FF00 <= keysym <= 0x1005FFFF  # SunProps, SunFront
         or keysym in (0xFF0A, 0xFF65, 0xFF66, 0xFF68, 0xFF69)  # Linefeed, Undo, Redo, Find, Cancel
         or 0xFF21 <= keysym <= 0xFF3F  # Kanji to Hangul_Special
