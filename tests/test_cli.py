@@ -120,7 +120,8 @@ def test_desktops_up_ls_shot_and_clean_up(env: dict[str, str], tmp_path: Path, n
         assert rows[0]["id"] in deskroll("desktops", "ls", env=env).stdout
         picture = tmp_path / "screen.png"
         assert deskroll("desktops", "shot", rows[1]["id"], "-o", str(picture), env=env).returncode == 0
-        assert Image.open(picture).size == (640, 480)
+        with Image.open(picture) as image:
+            assert image.size == (640, 480)
         assert "name one of" in deskroll("desktops", "shot", env=env).stderr
         up.send_signal(number)
         assert up.wait(60) == 0

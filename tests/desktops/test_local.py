@@ -183,9 +183,10 @@ async def test_stopping_leaves_nothing(provider: LocalProvider, runtime_folder: 
 
 
 OWNER = """
-import asyncio, sys
+import asyncio, signal
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers.local.provider import LocalProvider
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
 async def main():
     async with LocalProvider() as provider:
         booted = await asyncio.gather(*(provider.boot(DesktopSpec(width=640, height=480)) for _ in range(2)))

@@ -230,6 +230,19 @@ def test_a_program_that_stands_still_gets_its_text_all_the_same(
     editor.saved("Grüße, 世界 🌍 Ελλάδα")
 
 
+def test_a_program_that_hangs_does_not_stop_input(xsession: XSession, display: Display, editor: Editor) -> None:
+    assert editor.window.pid is not None
+    os.kill(editor.window.pid, signal.SIGSTOP)
+    try:
+        for start in (0x4E00, 0x5E00):
+            editor.input.perform(Typing("".join(map(chr, range(start, start + 150)))))
+    finally:
+        os.kill(editor.window.pid, signal.SIGCONT)
+    out = _terminal(xsession, display, "terminal")
+    editor.input.perform(Typing("alive 中"))
+    wait_until(lambda: out.read_text() == "alive 中", "another program gets its text")
+
+
 @pytest.mark.usefixtures("busy")
 def test_a_terminal_gets_every_character(xsession: XSession, display: Display, input_: Input) -> None:
     out = _terminal(xsession, display, "terminal")

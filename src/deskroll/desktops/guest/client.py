@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import aiohttp
 import msgspec
 
-from deskroll.actions import Action
+from deskroll.actions import Action, Script, Typing, Wait
 from deskroll.desktops.base import Address, Observe, RunResult, Settle, StepResult, Window
 from deskroll.desktops.guest.forward import forward_direct, forward_through_guest
 from deskroll.desktops.guest.stock import StockStep
@@ -23,6 +23,10 @@ from deskroll.errors import DesktopError, GuestError
 T = TypeVar("T")
 CALL_S = 30.0
 """Deadline of a call that should take milliseconds, on a machine under heavy load."""
+SCRIPT_S = 90.0
+"""The longest that a script may run inside."""
+TYPING_S = 0.01
+"""For each character of a text, on a machine under heavy load."""
 MAX_FILE = 1024 * 1024 * 1024
 
 
@@ -90,7 +94,8 @@ class GuestDesktop:
         if await self._is_stock():
             return await self._require_stock().step(actions, settle, observe)
         body = msgspec.json.encode({"actions": actions, "settle": settle, "observe": observe})
-        answer = await self._transport.request("POST", "/step", timeout=self._timeout, body=body)
+        timeout = self._timeout + sum(map(_time_of, actions))
+        answer = await self._transport.request("POST", "/step", timeout=timeout, body=body)
         try:
             return msgspec.msgpack.decode(answer, type=StepResult)
         except msgspec.MsgspecError as error:
@@ -184,3 +189,15 @@ class GuestDesktop:
     async def _post(self, path: str, body: dict[str, Any], kind: type[T], timeout: float) -> T:
         answer = await self._transport.request("POST", path, timeout=timeout, body=msgspec.json.encode(body))
         return self._transport.decode(answer, kind, path)
+
+
+def _time_of(action: Action) -> float:
+    """Seconds that an action may take by its own nature, beyond what any call may."""
+    match action:
+        case Wait(seconds=seconds):
+            return seconds or 0.0
+        case Script():
+            return SCRIPT_S
+        case Typing(text=text):
+            return len(text) * TYPING_S
+    return 0.0

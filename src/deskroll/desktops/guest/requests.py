@@ -21,6 +21,25 @@ class BadRequest(Exception):
         self.status = status
 
 
+TIMEOUT_HEADER = "Deskroll-Timeout"
+"""Seconds that the client will wait; the server gives up then too, so that nothing goes on unheard."""
+MAX_TIMEOUT_S = 86_400.0
+
+
+def time_left(request: web.Request) -> float | None:
+    """How long the client will wait, None when it does not say."""
+    value = request.headers.get(TIMEOUT_HEADER)
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        raise BadRequest(f"{TIMEOUT_HEADER} is {value[:50]!r}; it must be a number of seconds") from None
+    if not 0 < seconds <= MAX_TIMEOUT_S:
+        raise BadRequest(f"{TIMEOUT_HEADER} is {value[:50]!r}; allowed: above 0, up to {MAX_TIMEOUT_S:g}")
+    return seconds
+
+
 async def read_json(request: web.Request, kind: type[T]) -> T:
     """The JSON body as a record; raises `BadRequest` naming the field that is wrong."""
     body = await request.read()

@@ -15,9 +15,8 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from deskroll.desktops.guest.machine import Machine
-from deskroll.desktops.guest.requests import MAX_BODY, BadRequest
+from deskroll.desktops.guest.requests import MAX_BODY, BadRequest, time_left
 from deskroll.desktops.guest.routes import MACHINE, execute, files, observe, ours, recording, windows
-from deskroll.desktops.guest.transport import TIMEOUT_HEADER
 from deskroll.desktops.x11.connection import XRequestError
 from deskroll.errors import ActionError, DesktopError, DesktopLost
 
@@ -50,7 +49,7 @@ def _authorised(token: str) -> Middleware:
 @web.middleware
 async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
-        async with asyncio.timeout(_time_left(request)):
+        async with asyncio.timeout(time_left(request)):
             return await handler(request)
     except BadRequest as error:
         return _answer(error.status, str(error))
@@ -68,19 +67,6 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         # The last line of defence: a bug here must cost one request, not the desktop.
         _log.exception("%s %s failed", request.method, request.path)
         return _answer(500, f"{request.method} {request.path} failed inside: {type(error).__name__}: {error}")
-
-
-def _time_left(request: web.Request) -> float | None:
-    value = request.headers.get(TIMEOUT_HEADER)
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        raise BadRequest(f"{TIMEOUT_HEADER} is {value[:50]!r}; it must be a number of seconds") from None
-    if not 0 < seconds <= 86_400:
-        raise BadRequest(f"{TIMEOUT_HEADER} is {value[:50]!r}; allowed: above 0, up to 86400")
-    return seconds
 
 
 def _explain(request: web.Request, error: web.HTTPException) -> str:

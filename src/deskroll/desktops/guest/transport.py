@@ -14,13 +14,12 @@ import aiohttp
 import msgspec
 
 from deskroll.desktops.base import Address
+from deskroll.desktops.guest.requests import TIMEOUT_HEADER
 from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError
 
 T = TypeVar("T")
 MAX_ANSWER = 64 * 1024 * 1024
 """Bytes of an answer, unless a call allows for more."""
-TIMEOUT_HEADER = "Deskroll-Timeout"
-"""Seconds that the client will wait; the server gives up then too, so that nothing goes on unheard."""
 _CONNECT_S = 5.0
 _MARGIN = 0.9
 """The guest is told a little less than we wait, so that its own explanation arrives in time."""

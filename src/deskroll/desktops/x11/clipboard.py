@@ -2,7 +2,8 @@
 
 Owns reading and writing the CLIPBOARD selection (or PRIMARY), as UTF-8, through `xclip`. A selection lives in
 the program that offers it: the `xclip` of a `write` stays in the background until something else is copied.
-Guarantees: when `write` returns, a `read` gives that text back; every call ends by its deadline.
+Guarantees: when `write` returns, a `read` gives that text back; every call ends by its deadline. A `read` of a
+long text that is stopped midway may end the `xclip` that offers it, so that the selection is empty afterwards.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ Blocking; not for two threads at once. The connection belongs to this object: ev
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from Xlib import X, error
 from Xlib.display import Display
@@ -63,24 +64,22 @@ class Input:
 
     def perform(self, action: ComputerAction) -> None:
         """Perform one action that `deskroll.actions.check` let through."""
-        try:
+        with _connected(type(action).__name__):
             self._perform(action)
-        except (error.ConnectionClosedError, ConnectionError) as problem:
-            raise DesktopLost(
-                f"the X server closed the connection during {type(action).__name__}: {problem}"
-            ) from problem
 
     def pointer(self) -> tuple[int, int]:
         """Where the pointer is."""
-        at = self._root.query_pointer()
-        return at.root_x, at.root_y
+        with _connected("a query of the pointer"):
+            at = self._root.query_pointer()
+            return at.root_x, at.root_y
 
     def release_all(self) -> None:
         """Release every key and button that is down, whoever pressed it."""
-        self._keyboard.release_all()
-        for button in range(1, _LAST_BUTTON + 1):  # the server ignores a release of what is not down
-            self._fake(X.ButtonRelease, button)
-        self._display.sync()
+        with _connected("the release of all keys"):
+            self._keyboard.release_all()
+            for button in range(1, _LAST_BUTTON + 1):  # the server ignores a release of what is not down
+                self._fake(X.ButtonRelease, button)
+            self._display.sync()
 
     def _perform(self, action: ComputerAction) -> None:
         match action:
@@ -174,6 +173,14 @@ class Input:
 
     def _fake(self, kind: int, detail: int = 0, x: int = 0, y: int = 0) -> None:
         xtest.fake_input(self._display, kind, detail, x=x, y=y)
+
+
+@contextmanager
+def _connected(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (error.ConnectionClosedError, ConnectionError) as problem:
+        raise DesktopLost(f"the X server closed the connection during {what}: {problem}") from problem
 
 
 def _until(reached: Callable[[], bool], timeout_s: float) -> bool:

@@ -20,7 +20,7 @@ from deskroll.desktops.x11 import keysyms
 from deskroll.desktops.x11.keymap import Keymap, Stroke
 from deskroll.desktops.x11.readers import Readers
 from deskroll.desktops.x11.xkb import Locks, Xkb
-from deskroll.errors import ActionError
+from deskroll.errors import ActionError, DesktopError
 
 _LEVEL_MODIFIERS = (X.ShiftMapIndex, X.Mod5MapIndex)
 """The modifiers that choose among a key's characters: Shift, and AltGr on the layouts that have it."""
@@ -47,18 +47,10 @@ class Keyboard:
                 self._display.sync()
                 self._keymap.sent(part, {before, self._readers.focused()})
 
-    def down(self, *names: str) -> None:
-        """Press keys in order and keep them down; when one cannot be pressed, none stays down."""
-        strokes = self._resolve(names)
-        pressed: list[int] = []
-        try:
-            for stroke in strokes:
-                self._press(stroke)
-                pressed.append(stroke.keycode)
-        except BaseException:
-            self._release(reversed(pressed))
-            raise
-        self._display.sync()
+    def down(self, name: str) -> None:
+        """Press a key and keep it down."""
+        for stroke in self._resolve([name]):
+            self._press(stroke)
 
     def up(self, name: str) -> None:
         """Release a key; nothing happens where it is not down."""
@@ -151,7 +143,7 @@ class Keyboard:
     def _shift_keycode(self) -> int:
         stroke = self._keymap.stroke(keysyms.SHIFT_LEFT)
         if stroke is None:
-            raise ActionError("the keyboard layout has no left Shift key, so no capital can be typed")
+            raise DesktopError("the keyboard layout has no left Shift key, so no capital can be typed")
         return stroke.keycode
 
     @contextmanager

@@ -4,11 +4,12 @@ Guarantees: a key whose press a program may not have read yet does not change it
 keymap when they get to a key event, not when the key was pressed: were a spare key given a second character
 while a press for its first one still waits in a program's queue, the program would see the second one twice.
 So a spare keeps its character as long as possible (they are given in a ring; text that repeats costs nothing),
-and before one is taken away `Readers` waits until everybody to whom it was sent has read it. The other way
-round needs no waiting: the notice of a change is queued ahead of the presses.
+and before one is taken away `Readers` waits until everybody to whom it was sent has read it, or hangs. The
+other way round needs no waiting: the notice of a change is queued ahead of the presses.
 
 A change is one request for a whole range of keys, since each request makes every program read the keymap anew
-and some window managers take long over it (openbox grabs its keys again, 65 ms unless told not to).
+and a window manager may take long over it: openbox grabs all its keys again, unless `rebindOnMappingNotify` in
+its configuration says no.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from deskroll.desktops.x11.readers import Readers
 from deskroll.errors import DesktopError
 
 _LONG_RANGE = 16
+"""Spare keys that make a range worth using."""
 
 
 class Stroke(msgspec.Struct, frozen=True):
@@ -47,7 +49,7 @@ class Keymap:
         self._given: dict[int, int] = {}  # keysym -> spare keycode
         self._unread: dict[int, set[int]] = {}  # spare keycode -> windows that may not have read it
         self._sent_at = 0.0
-        self._modifiers = {keycode for row in display.get_modifier_mapping() for keycode in row}
+        self._modifiers = self._read_modifiers()
         self._spares = self._claim_spares()
         self._next = 0  # where in the ring of spares the next one is taken
         self._layout = self._read_layout()
@@ -63,6 +65,7 @@ class Keymap:
         if rows == self._rows:
             return
         self._rows = rows
+        self._modifiers = self._read_modifiers()
         self._layout = self._read_layout()
         # A spare whose meaning somebody else has changed is no longer ours to rely on.
         self._given = {s: k for s, k in self._given.items() if self._row(k)[0] == s}
@@ -176,6 +179,9 @@ class Keymap:
         chosen = longest or spares
         root.change_property(self._marker, Xatom.CARDINAL, 32, chosen)
         return chosen
+
+    def _read_modifiers(self) -> set[int]:
+        return {keycode for row in self._display.get_modifier_mapping() for keycode in row}
 
     def _read_layout(self) -> dict[int, Stroke]:
         layout: dict[int, Stroke] = {}

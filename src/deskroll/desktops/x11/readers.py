@@ -21,8 +21,9 @@ from Xlib.xobject.drawable import Window
 
 SILENT_S = 0.25
 """Seconds given to a program that cannot be asked."""
-PATIENCE_S = 2.0
-"""Seconds that a program which can be asked may take to answer; one that hangs does not stop others."""
+PATIENCE_S = 5.0
+"""Seconds that a program which can be asked may take to answer. One that takes longer hangs: it is given
+`SILENT_S` from then on, until it has answered again."""
 _NOBODY = 0
 
 
@@ -36,6 +37,7 @@ class Readers:
         self._protocols = display.intern_atom("WM_PROTOCOLS")
         # Window managers number their own pings from 1: keep away from those.
         self._serials = itertools.count(0x7D000000)
+        self._hanging: set[int] = set()
 
     def focused(self) -> int:
         """Return the id of the top-level window with the keyboard focus; 0 where there is none to name."""
@@ -55,7 +57,7 @@ class Readers:
         return _NOBODY
 
     def wait(self, windows: Iterable[int], sent_at: float) -> None:
-        """Return once the programs behind `windows` have read what was sent to them until now.
+        """Return once the programs behind `windows` have read what was sent to them until now, or hang.
 
         `sent_at` is the time (monotonic) of the last input that they got.
         """
@@ -77,13 +79,16 @@ class Readers:
             )
             # A window that is gone has nothing left to read.
             self._window(window).send_event(message, onerror=error.CatchError(error.BadWindow))
-        deadline = time.monotonic() + PATIENCE_S
-        open_ = {s for s, w in asked.items() if self._exists(w)}
-        while open_ and (left := deadline - time.monotonic()) > 0:
-            if not self._display.pending_events():
+        silent = {serial for serial, window in asked.items() if self._exists(window)}
+        patience = SILENT_S if self._hanging.issuperset(asked.values()) else PATIENCE_S
+        deadline = time.monotonic() + patience
+        while silent and (left := deadline - time.monotonic()) > 0:
+            if self._display.pending_events():
+                silent.discard(self._answer(self._display.next_event()))
+            else:
                 select.select([self._display.fileno()], [], [], left)
-                continue
-            open_.discard(self._answer(self._display.next_event()))
+        self._hanging -= set(asked.values())
+        self._hanging |= {asked[serial] for serial in silent}
         self._root.change_attributes(event_mask=X.NoEventMask)
         self._display.sync()
         while self._display.pending_events():

@@ -183,8 +183,6 @@ def _text(display: Display, window: XWindow, name: str) -> str:
     found = window.get_full_property(display.intern_atom(name), X.AnyPropertyType)
     if found is None:
         return ""
-    if isinstance(found.value, str):
-        return found.value
     raw = bytes(found.value)
     # WM_NAME of type STRING is Latin-1 by definition; everything modern is UTF-8.
     latin = found.property_type == display.intern_atom("STRING")

@@ -15,12 +15,13 @@ from deskroll.desktops.base import RunResult
 from deskroll.desktops.guest import files
 from deskroll.desktops.guest.machine import Machine
 from deskroll.desktops.guest.processes import ProgramTimeout
-from deskroll.desktops.guest.requests import Command, read_json
+from deskroll.desktops.guest.requests import Command, read_json, time_left
 from deskroll.desktops.guest.routes import MACHINE
 from deskroll.desktops.x11 import windows
 
 routes = web.RouteTableDef()
 COMMAND_TIMEOUT_S = 120.0
+"""For a command, unless the client says how long it will wait."""
 PYTHON_TIMEOUT_S = 30.0
 MAX_TIMEOUT_S = 3600.0
 
@@ -61,7 +62,7 @@ async def execute(request: web.Request) -> web.Response:
     command = await read_json(request, Command)
     machine = request.app[MACHINE]
     try:
-        result = await _run(machine, command)
+        result = await _run(machine, command, time_left(request))
     except (OSError, ProgramTimeout, ValueError) as error:
         return _error(str(error))
     return web.json_response({"status": "success", **_fields(result)})
@@ -74,7 +75,7 @@ async def execute_with_verification(request: web.Request) -> web.Response:
     command = await read_json(request, VerifiedCommand)
     machine = request.app[MACHINE]
     try:
-        result = await _run(machine, command)
+        result = await _run(machine, command, time_left(request))
     except (OSError, ProgramTimeout, ValueError) as error:
         return _error(str(error))
     if command.verification is None:
@@ -158,8 +159,8 @@ async def run_bash_script(request: web.Request) -> web.Response:
     return _script_answer("error" if result.returncode else "success", result.output, result.returncode, 200)
 
 
-async def _run(machine: Machine, command: Command) -> RunResult:
-    return await machine.programs.run(command.resolve(str(machine.session.home)), COMMAND_TIMEOUT_S)
+async def _run(machine: Machine, command: Command, limit: float | None) -> RunResult:
+    return await machine.programs.run(command.resolve(str(machine.session.home)), limit or COMMAND_TIMEOUT_S)
 
 
 async def _verified(machine: Machine, verification: Verification) -> bool:
