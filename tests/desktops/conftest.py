@@ -85,7 +85,6 @@ def leftovers(desktop_id: str, folder: Path) -> list[str]:
     found = [str(path) for path in folder.rglob(f"*{desktop_id}*")]
     groups = Path("/sys/fs/cgroup")
     found += [str(path) for path in (groups / "deskroll", *groups.glob("*/deskroll")) if (path / desktop_id).exists()]
-    found += [line for line in Path("/proc/mounts").read_text().splitlines() if desktop_id in line]
     mark = f"DESKROLL_DESKTOP={desktop_id}"
     for process in psutil.process_iter():
         try:
@@ -94,3 +93,9 @@ def leftovers(desktop_id: str, folder: Path) -> list[str]:
         except psutil.Error:
             continue
     return found
+
+
+def youngest_nursery() -> psutil.Process:
+    """The nursery that was started last by this process."""
+    nurseries = [child for child in psutil.Process().children() if "nursery" in " ".join(child.cmdline())]
+    return max(nurseries, key=lambda process: process.create_time())

@@ -4,7 +4,9 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 import pytest
@@ -13,13 +15,24 @@ from deskroll.actions import Click, Typing
 from deskroll.desktops.base import Address, DesktopSpec, Observe
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.local.provider import LocalProvider
-from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout
-from tests.desktops.conftest import Boot, host_processes, keeper_of, leftovers
+from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError
+from tests.desktops.conftest import Boot, host_processes, keeper_of, leftovers, youngest_nursery
 from tests.waiting import eventually
 
+T = TypeVar("T")
 DEADLINE_S = 5.0
 SPEC = DesktopSpec(width=640, height=480)
-PARTS = ["Xvfb", "openbox", "dbus-daemon", "at-spi-bus-launcher", "deskroll-guest", "first", "cat"]
+PARTS = [
+    "Xvfb",
+    "openbox",
+    "dbus-daemon",
+    "at-spi-bus-launcher",
+    "deskroll-guest",
+    "first",
+    "cat",
+    "a11y bus",
+    "registry",
+]
 
 
 def part(address: Address, name: str) -> psutil.Process:
@@ -28,6 +41,10 @@ def part(address: Address, name: str) -> psutil.Process:
     if name == "dbus-daemon":  # there are two: the session's own is the guest's child, the other one AT-SPI's
         guest = host_processes(address)["deskroll-guest"]
         return next(child for child in guest.children() if child.name() == name)
+    if name == "a11y bus":
+        return next(child for child in host_processes(address)["at-spi-bus-launcher"].children())
+    if name == "registry":
+        return host_processes(address)["at-spi2-registryd"]
     return host_processes(address)[name]
 
 
@@ -140,7 +157,7 @@ async def test_a_lost_desktop_stays_lost(boot: Boot) -> None:
 
 
 async def test_a_hanging_program_does_not_outlive_its_deadline(desktop: GuestDesktop) -> None:
-    with pytest.raises(DesktopTimeout, match=desktop.id):
+    with pytest.raises(GuestError, match=f"{desktop.id}.*timed out"):
         await desktop.run("sleep 1000 & sleep 1001", timeout=1.0)
 
     async def ended() -> bool:
@@ -152,3 +169,65 @@ async def test_a_hanging_program_does_not_outlive_its_deadline(desktop: GuestDes
 async def test_a_background_program_does_not_hold_up_the_answer(desktop: GuestDesktop) -> None:
     result = await asyncio.wait_for(desktop.run("echo started; sleep 1000 &"), 20)
     assert (result.returncode, result.output) == (0, "started\n")
+
+
+async def test_a_background_program_may_go_on_printing(desktop: GuestDesktop) -> None:
+    await desktop.run("(sleep 1; echo still; echo here; echo alive > alive.txt) &")
+
+    async def alive() -> bool:
+        return (await desktop.run("cat alive.txt")).output == "alive\n"
+
+    await eventually(alive, "the program has lived on after its first line")
+
+
+async def test_looking_does_not_wait_for_a_long_action(desktop: GuestDesktop) -> None:
+    typing = asyncio.create_task(desktop.step([Typing(text="中文字符" * 500)], settle=None))
+    for _ in range(5):
+        await desktop.check()
+        await desktop.screenshot()
+        assert await desktop.windows() == []
+    result = await typing
+    assert result.results[0].ok
+    await desktop.check()
+
+
+async def test_a_stopped_guest_costs_no_more_than_the_deadline_in_any_call(boot: Boot) -> None:
+    victim = await boot(SPEC, timeout=1.0)
+    await victim.check()
+    os.kill(part(victim.address, "deskroll-guest").pid, signal.SIGSTOP)
+    calls = (victim.screenshot, victim.check, victim.windows, victim.accessibility_tree, victim.end_recording)
+    for call in calls:
+        with pytest.raises(DesktopTimeout, match="within 1 s"):
+            await call()
+    for work in (victim.read_file("/etc/hostname"), victim.write_file("/tmp/x", b"x"), victim.launch(["true"])):
+        with pytest.raises(DesktopTimeout, match="within 1 s"):
+            await work
+
+
+async def test_death_by_any_signal_is_a_lost_desktop(boot: Boot) -> None:
+    victim = await boot(SPEC, timeout=DEADLINE_S)
+    await victim.run("pkill -40 openbox")
+    with pytest.raises(DesktopLost):
+        for _ in range(100):
+            await victim.screenshot()
+
+
+async def test_a_keeper_stopped_in_the_middle_of_a_boot_leaves_nothing(runtime_folder: Path) -> None:
+    async with LocalProvider() as local:
+        await local.warm_up()
+        nursery = youngest_nursery()
+        booting = asyncio.create_task(local.boot(SPEC))
+        keeper = await eventually(_async(nursery.children), "a keeper runs")
+        os.kill(keeper[0].pid, signal.SIGSTOP)
+        booting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await booting
+        await eventually(_async(lambda: not nursery.children()), "the keeper is gone")
+    assert [path for path in (runtime_folder / "desktops").iterdir() if keeper[0].name() in path.name] == []
+
+
+def _async(look: Callable[[], T]) -> Callable[[], Awaitable[T]]:
+    async def call() -> T:
+        return look()
+
+    return call

@@ -16,6 +16,13 @@ class Echo(socketserver.BaseRequestHandler):
             self.request.sendall(data)
 socketserver.ThreadingTCPServer(("127.0.0.1", 7777), Echo).serve_forever()
 """
+UPPER = """
+import socketserver
+class Upper(socketserver.StreamRequestHandler):
+    def handle(self):
+        self.wfile.write(self.rfile.read().upper())
+socketserver.TCPServer(("127.0.0.1", 7777), Upper).serve_forever()
+"""
 
 
 async def test_http_through_a_forwarded_port(desktop: GuestDesktop) -> None:
@@ -71,3 +78,28 @@ async def test_leaving_the_block_closes_everything(desktop: GuestDesktop) -> Non
     writer.close()
     with pytest.raises(OSError):
         await asyncio.open_connection(host, port)
+
+
+async def test_one_side_may_finish_first(desktop: GuestDesktop) -> None:
+    await desktop.launch(["python3", "-c", UPPER])
+    await eventually(lambda: _listening(desktop), "the server listens")
+    async with desktop.forward(7777) as (host, port):
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"all of it")
+        writer.write_eof()
+        assert await asyncio.wait_for(reader.read(), 30) == b"ALL OF IT"
+        writer.close()
+
+
+async def test_many_open_connections_do_not_hold_up_other_calls(desktop: GuestDesktop) -> None:
+    await desktop.launch(["python3", "-c", ECHO])
+    await eventually(lambda: _listening(desktop), "the echo server listens")
+    async with desktop.forward(7777) as (host, port):
+        connections = [await asyncio.open_connection(host, port) for _ in range(120)]
+        for _, writer in connections:
+            writer.write(b"x")
+        for reader, _ in connections:
+            assert await asyncio.wait_for(reader.readexactly(1), 30) == b"x"
+        await desktop.check()
+        for _, writer in connections:
+            writer.close()

@@ -18,8 +18,10 @@ from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.local.limits import control_groups_available
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.errors import BootError, DesktopError, InputError
-from tests.desktops.conftest import Boot, host_processes, leftovers, sandbox_pid
+from tests.desktops.conftest import Boot, host_processes, leftovers, sandbox_pid, youngest_nursery
 from tests.waiting import eventually, wait_until
+
+SMALL = DesktopSpec(width=640, height=480)
 
 
 async def output(desktop: GuestDesktop, command: str) -> str:
@@ -108,10 +110,29 @@ async def test_two_desktops_do_not_see_each_other(boot: Boot) -> None:
     assert await two.read_clipboard() != "copied in one"
     assert await output(two, "xclip -o -selection clipboard 2>&1 | grep -c 'copied in one'") == "0"
     # Abstract sockets and shared memory cross mount namespaces; they must not cross ours.
-    assert await output(two, "cat /proc/net/unix | grep -c at-spi") == await output(
-        one, "cat /proc/net/unix | grep -c at-spi"
-    )
-    assert await output(two, "ipcs -m | grep -c 0x || true") == await output(two, "echo 0")
+    listen = "import socket,time; s=socket.socket(socket.AF_UNIX); s.bind(chr(0)+'mine'); s.listen(); time.sleep(1000)"
+    await one.launch(["python3", "-c", listen])
+    await eventually(lambda: _lists(one, "@mine"), "one listens on an abstract socket")
+    assert not await _lists(two, "@mine")
+
+
+async def _lists(desktop: GuestDesktop, name: str) -> bool:
+    return name in await output(desktop, "cat /proc/net/unix")
+
+
+async def test_nothing_inside_holds_the_guests_socket(boot: Boot) -> None:
+    """Whoever had the listening socket could pose as the guest and read the holder's token."""
+    desktop = await boot(SMALL)
+    for process in host_processes(desktop.address).values():
+        if process.name() != "deskroll-guest":
+            links = [os.readlink(file) for file in Path(f"/proc/{process.pid}/fd").iterdir()]
+            guests = [link for link in links if link in _sockets_of(desktop, "deskroll-guest")]
+            assert not guests, f"{process.name()} holds {guests}"
+
+
+def _sockets_of(desktop: GuestDesktop, name: str) -> set[str]:
+    folder = Path(f"/proc/{host_processes(desktop.address)[name].pid}/fd")
+    return {link for link in (os.readlink(file) for file in folder.iterdir()) if link.startswith("socket:")}
 
 
 async def test_sudo_takes_the_password_and_gives_a_namespaces_root(boot: Boot) -> None:
@@ -236,21 +257,49 @@ async def test_boot_from_a_thread_that_ends(runtime_folder: Path) -> None:
     assert leftovers(started[0], runtime_folder) == []
 
 
-async def test_a_cancelled_boot_leaves_nothing(provider: LocalProvider, runtime_folder: Path) -> None:
-    for delay in (0.0, 0.01, 0.05, 0.1, 0.15):
-        booting = asyncio.create_task(provider.boot(DesktopSpec()))
-        await asyncio.sleep(delay)
-        booting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await booting
-    await eventually(_async(lambda: not list((runtime_folder / "desktops").glob("local-*"))), "all folders are gone")
+async def test_a_cancelled_boot_leaves_nothing(runtime_folder: Path) -> None:
+    async with LocalProvider() as local:
+        await local.warm_up()
+        before = set((runtime_folder / "desktops").glob("*"))
+        nursery = youngest_nursery()
+        running = {child.pid for child in nursery.children(recursive=True)}
+        for delay in (0.0, 0.01, 0.05, 0.1, 0.15):
+            booting = asyncio.create_task(local.boot(DesktopSpec()))
+            await asyncio.sleep(delay)
+            booting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await booting
+
+        async def gone() -> bool:
+            return {child.pid for child in nursery.children(recursive=True)} <= running
+
+        await eventually(gone, "every process of the cancelled desktops is gone")
+        assert set((runtime_folder / "desktops").glob("*")) == before
 
 
-def _async(condition):  # type: ignore[no-untyped-def]
-    async def call() -> bool:
-        return bool(condition())
+async def test_a_closed_provider_boots_no_more() -> None:
+    local = LocalProvider()
+    await local.close()
+    with pytest.raises(BootError, match="closed"):
+        await local.boot(SMALL)
 
-    return call
+
+async def test_two_stops_wait_for_the_same_end(provider: LocalProvider, runtime_folder: Path) -> None:
+    address = await provider.boot(SMALL)
+    first = asyncio.create_task(provider.stop(address.id))
+    await asyncio.sleep(0)
+    await provider.stop(address.id)
+    assert leftovers(address.id, runtime_folder) == []
+    await first
+
+
+async def test_the_nursery_imports_nothing_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "isal.py").write_text("raise SystemExit('code of the current folder has run')")
+    monkeypatch.chdir(tmp_path)
+    async with LocalProvider() as local:
+        await local.warm_up()
 
 
 async def test_a_failing_boot_says_why_and_leaves_nothing(
@@ -284,6 +333,23 @@ async def test_without_a_sandbox(runtime_folder: Path) -> None:
             await eventually(desktop.windows, "the terminal is open")
             assert (await desktop.step([Typing(text="hello")])).screenshot
             assert (await desktop.run(["python", "-c", "import pyautogui; print(pyautogui.size())"])).returncode == 0
+            await desktop.launch("setsid env -i sleep 1000 &")
+    assert leftovers(address.id, runtime_folder) == []
+
+
+async def test_a_killed_keeper_without_a_sandbox_leaves_nothing(runtime_folder: Path) -> None:
+    async with LocalProvider(isolation="none") as local:
+        address = await local.boot(SMALL)
+        keeper = psutil.Process(sandbox_pid(address))
+        processes = keeper.children(recursive=True)
+        assert {"Xvfb", "openbox"} <= {process.name() for process in processes}
+        keeper.kill()
+        await local.stop(address.id)
+
+        async def gone() -> bool:
+            return not [process for process in processes if process.is_running()]
+
+        await eventually(gone, "every process of the desktop is gone")
     assert leftovers(address.id, runtime_folder) == []
 
 

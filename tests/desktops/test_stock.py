@@ -78,6 +78,5 @@ async def test_scripts(stock: GuestDesktop) -> None:
 
 
 async def test_ports_are_on_the_machine_itself(stock: GuestDesktop) -> None:
-    await stock.check()
     async with stock.forward(9222) as (host, port):
         assert (host, port) == ("127.0.0.1", 9222)

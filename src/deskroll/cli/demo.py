@@ -224,6 +224,8 @@ def _contact_sheet(folder: Path) -> Path:
     gap = 8
     sheet = Image.new("RGB", (2 * width + 3 * gap, 2 * height + 3 * gap), "white")
     for place, name in enumerate(SCENES):
+        if not (folder / f"{name}.png").exists():
+            continue
         with Image.open(folder / f"{name}.png") as screen:
             small = screen.resize((width, height), Image.Resampling.LANCZOS)
         sheet.paste(small, (gap + place % 2 * (width + gap), gap + place // 2 * (height + gap)))
@@ -237,7 +239,11 @@ async def _scene(provider: LocalProvider, name: str, folder: Path) -> bool:
     from deskroll.desktops.guest.client import GuestDesktop  # noqa: PLC0415
 
     began = time.monotonic()
-    address = await provider.boot(DesktopSpec(width=SIZE[0], height=SIZE[1]))
+    try:
+        address = await provider.boot(DesktopSpec(width=SIZE[0], height=SIZE[1]))
+    except DesktopError as error:
+        click.echo(f"\n{click.style(name, bold=True)}: {click.style('failed', fg='red')}  {error}")
+        return False
     async with GuestDesktop(address) as desktop:
         stage = Stage(desktop, time.monotonic() - began)
         problem = ""

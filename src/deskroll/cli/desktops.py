@@ -41,7 +41,7 @@ def _parse_serve(_ctx: click.Context, _param: click.Parameter, value: str | None
         return None
     host, _, port = value.rpartition(":")
     host = host.strip("[]")
-    if not host or not port.isdigit() or int(port) > 65535:
+    if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
         raise click.BadParameter(f"{value!r} is no address; write HOST:PORT, e.g. 127.0.0.1:5000")
     return host, int(port)
 
@@ -79,6 +79,10 @@ def up(
             f"--serve {serve[0]} is not a loopback address: anyone who reaches it could run programs there. "
             f"Set {TOKEN_VARIABLE} to a secret of your choice, or serve on 127.0.0.1"
         )
+    if serve is not None and network and not token:
+        raise InputError(f"--network lets desktops reach each other's ports: set {TOKEN_VARIABLE} to serve them too")
+    if serve is not None and serve[1] and serve[1] + count - 1 > 65535:
+        raise InputError(f"--serve {serve[0]}:{serve[1]} leaves no room for {count} ports; begin at a lower one")
     spec = DesktopSpec(width=size[0], height=size[1], network=network)
     asyncio.run(_keep_up(count, serve, spec, isolation, token, as_json))
 

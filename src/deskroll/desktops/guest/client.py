@@ -6,16 +6,17 @@ what happened. The connection is the holder's own; closing it leaves the desktop
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
 from deskroll.actions import Action, Script, Typing, Wait
 from deskroll.desktops.base import Address, Observe, RunResult, Settle, StepResult, Window
-from deskroll.desktops.guest.forward import forward_direct, forward_through_guest
+from deskroll.desktops.guest.forward import forward_through_guest
 from deskroll.desktops.guest.stock import StockStep
 from deskroll.desktops.guest.transport import Transport
 from deskroll.errors import DesktopError, GuestError
@@ -94,7 +95,7 @@ class GuestDesktop:
         if await self._is_stock():
             return await self._require_stock().step(actions, settle, observe)
         body = msgspec.json.encode({"actions": actions, "settle": settle, "observe": observe})
-        timeout = self._timeout + sum(map(_time_of, actions))
+        timeout = self._timeout + sum(map(_time_of, actions)) + (settle.cap if settle else 0.0)
         answer = await self._transport.request("POST", "/step", timeout=timeout, body=body)
         try:
             return msgspec.msgpack.decode(answer, type=StepResult)
@@ -130,17 +131,19 @@ class GuestDesktop:
         body = msgspec.json.encode({"window_name": name, "strict": strict, "by_class": by_class})
         await self._transport.request("POST", "/setup/activate_window", timeout=self._timeout, body=body)
 
-    async def read_file(self, path: str, *, max_size: int = MAX_FILE) -> bytes:
+    async def read_file(self, path: str, *, max_size: int = MAX_FILE, timeout: float | None = None) -> bytes:
         """Read a file of the desktop."""
         form = aiohttp.FormData({"file_path": path})
-        return await self._transport.request("POST", "/file", timeout=300.0, body=form, max_answer=max_size)
+        return await self._transport.request(
+            "POST", "/file", timeout=timeout or self._timeout, body=form, max_answer=max_size
+        )
 
-    async def write_file(self, path: str, data: bytes) -> None:
+    async def write_file(self, path: str, data: bytes, *, timeout: float | None = None) -> None:
         """Write a file in the desktop, making its folder."""
         form = aiohttp.FormData()
         form.add_field("file_path", path)
         form.add_field("file_data", data, filename="file")
-        await self._transport.request("POST", "/setup/upload", timeout=300.0, body=form)
+        await self._transport.request("POST", "/setup/upload", timeout=timeout or self._timeout, body=form)
 
     async def start_recording(self) -> None:
         """Start to record the screen."""
@@ -148,13 +151,16 @@ class GuestDesktop:
 
     async def end_recording(self) -> bytes:
         """Stop recording and return the video (mp4)."""
-        return await self._transport.request("POST", "/end_recording", timeout=120.0, max_answer=MAX_FILE)
+        return await self._transport.request("POST", "/end_recording", timeout=self._timeout, max_answer=MAX_FILE)
 
-    def forward(self, port: int) -> AbstractAsyncContextManager[tuple[str, int]]:
+    @asynccontextmanager
+    async def forward(self, port: int) -> AsyncIterator[tuple[str, int]]:
         """Reach a TCP port inside the desktop at the (host, port) that this yields."""
-        if self._stock is not None:
-            return forward_direct(self.address, port)
-        return forward_through_guest(self._transport, port)
+        if await self._is_stock():
+            yield urlsplit(self.address.endpoint).hostname or "127.0.0.1", port  # its ports are on its own address
+            return
+        async with forward_through_guest(self._transport, port) as place:
+            yield place
 
     async def check(self) -> None:
         """Raise unless the guest answers and every part of the desktop is alive."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from urllib.parse import urlsplit
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
+from aiohttp import web
 
-from deskroll.desktops.base import Address
 from deskroll.desktops.guest.transport import Transport
 
 _CHUNK = 64 * 1024
@@ -25,7 +24,9 @@ async def forward_through_guest(transport: Transport, port: int) -> AsyncIterato
         if task is not None:
             connections.add(task)
             task.add_done_callback(connections.discard)
-        await _carry(transport, port, reader, writer)
+        # Cancelled when the block is left, which is nobody's failure.
+        with suppress(asyncio.CancelledError):
+            await _carry(transport, port, reader, writer)
 
     server = await asyncio.start_server(accept, "127.0.0.1", 0)
     host, local_port = server.sockets[0].getsockname()[:2]
@@ -38,32 +39,49 @@ async def forward_through_guest(transport: Transport, port: int) -> AsyncIterato
         await asyncio.gather(*connections, return_exceptions=True)
 
 
-@asynccontextmanager
-async def forward_direct(address: Address, port: int) -> AsyncIterator[tuple[str, int]]:
-    """A stock guest's machine has its ports on its own address."""
-    yield urlsplit(address.endpoint).hostname or "127.0.0.1", port
-
-
 async def _carry(transport: Transport, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """One connection. Whatever ends it (either side, the desktop, cancellation) closes both halves."""
     try:
         async with transport.session().ws_connect(transport.url(f"/forward/{port}"), max_msg_size=0) as socket:
-            upward = asyncio.create_task(_upward(reader, socket))
-            try:
-                async for message in socket:
-                    if message.type is aiohttp.WSMsgType.BINARY:
-                        writer.write(message.data)
-                        await writer.drain()
-            finally:
-                upward.cancel()
-                await asyncio.gather(upward, return_exceptions=True)
+            await carry(socket, reader, writer)
     except (aiohttp.ClientError, OSError):
         pass  # the caller sees a closed connection, as it would with a real port
     finally:
         writer.close()
 
 
-async def _upward(reader: asyncio.StreamReader, socket: aiohttp.ClientWebSocketResponse) -> None:
+async def carry(
+    socket: aiohttp.ClientWebSocketResponse | web.WebSocketResponse,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
+    """Carry bytes both ways until both sides have said that they are done: an empty message is an end of file."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(_outward(reader, socket))
+            tasks.create_task(_inward(socket, writer))
+    except* (OSError, aiohttp.ClientError):
+        pass  # either side may hang up at any time: that is how connections end
+    await socket.close()
+
+
+async def _outward(
+    reader: asyncio.StreamReader, socket: aiohttp.ClientWebSocketResponse | web.WebSocketResponse
+) -> None:
     while chunk := await reader.read(_CHUNK):
         await socket.send_bytes(chunk)
-    await socket.close()
+    await socket.send_bytes(b"")
+
+
+async def _inward(
+    socket: aiohttp.ClientWebSocketResponse | web.WebSocketResponse, writer: asyncio.StreamWriter
+) -> None:
+    async for message in socket:
+        if message.type is not aiohttp.WSMsgType.BINARY:
+            continue
+        if not message.data:
+            writer.write_eof()
+            return
+        writer.write(message.data)
+        await writer.drain()
+    raise ConnectionResetError("the other side is gone")

@@ -25,6 +25,7 @@ from deskroll.actions import (
     MouseUp,
     RightClick,
     Script,
+    Typing,
     Wait,
     check,
 )
@@ -44,8 +45,9 @@ from deskroll.errors import ActionError, DesktopError, DesktopLost
 T = TypeVar("T")
 X_TIMEOUT_S = 4.0
 """For one round trip to the X server; a healthy one answers within milliseconds, a loaded one within a second."""
-ACT_TIMEOUT_S = 60.0
-"""For performing one action: long texts take their time."""
+ACT_TIMEOUT_S = 15.0
+"""For performing one action, or `TYPED_AT_ONCE` characters of a text."""
+TYPED_AT_ONCE = 100
 TREE_TIMEOUT_S = 25.0
 SCRIPT_TIMEOUT_S = 90.0
 _CLICKS = (Click, DoubleClick, RightClick, MouseUp)
@@ -59,8 +61,10 @@ class Machine:
         self.width, self.height = session.settings.width, session.settings.height
         self.programs = Programs(session.env, session.home)
         self.x = XConnection(session.env["DISPLAY"])
+        """For looking and asking; an action that takes its time does not hold these up."""
+        self._acts = XConnection(session.env["DISPLAY"])
         self.screen: Screen = open_screen(session.env["DISPLAY"], session.framebuffer)
-        self.changes = ChangeWatcher(self.screen)
+        self.changes = ChangeWatcher(self.screen, own_processes=session.settings.sandboxed)
         self.tree = Accessibility(session.env["DBUS_SESSION_BUS_ADDRESS"])
         self.recorder: Recorder | None = None
         self.wallpaper: Path | None = None
@@ -70,7 +74,8 @@ class Machine:
     async def open(self) -> None:
         """Connect to the session."""
         await self.x.open(30.0)
-        self._input = await self.x.call(30.0, Input)
+        await self._acts.open(30.0)
+        self._input = await self._acts.call(30.0, Input)
         await self.changes.open(self.x.name)
 
     async def check(self) -> None:
@@ -87,7 +92,7 @@ class Machine:
 
     async def pointer(self) -> tuple[int, int]:
         """Where the pointer is."""
-        return await self.x.call(X_TIMEOUT_S, lambda _display: self._require_input().pointer())
+        return await self.x.call(X_TIMEOUT_S, _pointer)
 
     async def step(self, actions: Sequence[Action], settle: Settle | None, observe: Observe) -> StepResult:
         """Act, settle, look. One step at a time: a second one waits."""
@@ -135,6 +140,9 @@ class Machine:
                 results.append(ActionResult(ok=False, error="not performed, because an action before it failed"))
             else:
                 results.append(await self.act(action))
+        if results and not results[-1].ok:
+            # What would have released a held key or button was not performed.
+            await self._acts.call(ACT_TIMEOUT_S, self._release_now)
         return results
 
     async def act(self, action: Action) -> ActionResult:
@@ -154,7 +162,15 @@ class Machine:
         return ActionResult()
 
     async def _perform(self, action: ComputerAction) -> None:
-        await self.x.call(ACT_TIMEOUT_S, lambda _display: self._require_input().perform(action))
+        """In parts, where it is a long text: each has a deadline of its own, and between two it can be cancelled."""
+        for part in _parts(action):
+            await self._acts.call(ACT_TIMEOUT_S, self._perform_now, part)
+
+    def _perform_now(self, _display: Display, action: ComputerAction) -> None:
+        self._require_input().perform(action)
+
+    def _release_now(self, _display: Display) -> None:
+        self._require_input().release_all()
 
     async def _run_script(self, script: Script) -> ActionResult:
         try:
@@ -180,8 +196,9 @@ class Machine:
             raise RecordingError("Recording is already in progress.")
         path = self.session.state / "recording.mp4"
         path.unlink(missing_ok=True)
-        self.recorder = Recorder(self.screen, path, fps=fps)
-        self.recorder.start()
+        recorder = Recorder(self.screen, path, fps=fps)
+        recorder.start()
+        self.recorder = recorder
 
     async def stop_recording(self) -> Path:
         """Finish the recording and return its file."""
@@ -210,3 +227,15 @@ class _Clock:
 
 def _round_trip(display: Display) -> None:
     display.sync()
+
+
+def _pointer(display: Display) -> tuple[int, int]:
+    at = display.screen().root.query_pointer()
+    return at.root_x, at.root_y
+
+
+def _parts(action: ComputerAction) -> list[ComputerAction]:
+    if not isinstance(action, Typing) or len(action.text) <= TYPED_AT_ONCE:
+        return [action]
+    text = action.text
+    return [Typing(text=text[at : at + TYPED_AT_ONCE]) for at in range(0, len(text), TYPED_AT_ONCE)]

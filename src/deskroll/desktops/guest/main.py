@@ -21,6 +21,7 @@ from aiohttp import web
 
 from deskroll.desktops.guest import server
 from deskroll.desktops.guest.machine import Machine
+from deskroll.desktops.guest.marks import end_marked
 from deskroll.desktops.guest.session import Session
 from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.errors import DeskrollError
@@ -91,4 +92,9 @@ async def _serve(settings: GuestSettings, listen_file: int, speak: int) -> None:
     await runner.setup()
     await web.SockSite(runner, socket.socket(fileno=listen_file), backlog=128).start()
     os.write(speak, msgspec.json.encode({**session.seconds, "guest": time.monotonic() - began}) + b"\n")
-    await asyncio.Event().wait()
+    abandoned = asyncio.Event()
+    # The other end is the keeper's. A sandbox ends with its keeper anyway; without one the guest sees to it.
+    asyncio.get_running_loop().add_reader(speak, abandoned.set)
+    await abandoned.wait()
+    if not settings.sandboxed:
+        end_marked(settings.id)

@@ -53,10 +53,16 @@ class _Program(asyncio.SubprocessProtocol):
         self.output = {1: _Stream(), 2: _Stream()}
         self.ended = asyncio.Event()
         self.drained = asyncio.Event()
+        self._forgotten = False
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Something was printed."""
-        self.output[fd].add(data)
+        if not self._forgotten:
+            self.output[fd].add(data)
+
+    def forget(self) -> None:
+        """From now on what is printed is of no interest."""
+        self._forgotten = True
 
     def process_exited(self) -> None:
         """The program itself has ended."""
@@ -90,7 +96,8 @@ class Programs:
             code = transport.get_returncode()
             if code is None:
                 _kill_group(transport.get_pid())
-            transport.close()
+            # A program in the background may write to the pipes for hours yet: closing them would kill it.
+            program.forget()
         return RunResult(
             returncode=code if code is not None else -1,
             output=program.output[1].text(),

@@ -44,10 +44,14 @@ class Relay:
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
         try:
-            inner_reader, inner_writer = await asyncio.open_unix_connection(self._socket)
-        except OSError:
-            writer.close()  # the desktop is gone; the caller sees a closed connection
-            return
+            await self._carry(reader, writer)
+        except (OSError, asyncio.CancelledError):
+            pass  # the desktop is gone, or the relay is closing: the caller sees a closed connection
+        finally:
+            writer.close()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_unix_connection(self._socket)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_copy(reader, inner_writer))
@@ -55,7 +59,6 @@ class Relay:
         except* OSError:
             pass  # either side may hang up at any time
         finally:
-            writer.close()
             inner_writer.close()
 
 

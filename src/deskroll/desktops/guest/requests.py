@@ -24,6 +24,15 @@ class BadRequest(Exception):
 TIMEOUT_HEADER = "Deskroll-Timeout"
 """Seconds that the client will wait; the server gives up then too, so that nothing goes on unheard."""
 MAX_TIMEOUT_S = 86_400.0
+LOCAL_HOST = "desktop"
+"""What clients on a unix socket call the host."""
+
+
+def read_number(text: str, name: str, low: int, high: int) -> int:
+    """A whole number that a request names in its address."""
+    if text.isascii() and text.isdigit() and len(text) < 10 and low <= int(text) <= high:
+        return int(text)
+    raise BadRequest(f"{name} is {text[:50]!r}; allowed: {low} to {high}")
 
 
 def time_left(request: web.Request) -> float | None:
@@ -47,6 +56,8 @@ async def read_json(request: web.Request, kind: type[T]) -> T:
         return msgspec.json.decode(body or b"{}", type=kind)
     except msgspec.ValidationError as error:
         raise BadRequest(f"{request.path}: {error}") from None
+    except RecursionError:
+        raise BadRequest(f"{request.path}: the body is nested too deeply") from None
     except msgspec.DecodeError as error:
         raise BadRequest(f"{request.path}: the body is no valid JSON: {error}") from None
 
@@ -75,14 +86,14 @@ class Command(msgspec.Struct):
         command = self.command
         if not command or command == [""]:
             raise BadRequest("command is empty; give a list of words, or a string")
+        if "\0" in (command if isinstance(command, str) else "".join(command)):
+            raise BadRequest("command must not hold NUL bytes")
         if shell:
             return command if isinstance(command, str) else _shell_list(command)
         try:
             words = shlex.split(command) if isinstance(command, str) else command
         except ValueError as error:
             raise BadRequest(f"command cannot be split into words: {error}") from None
-        if any("\0" in word for word in words):
-            raise BadRequest("command must not hold NUL bytes")
         return [f"{home}{word[1:]}" if word.startswith("~/") else word for word in words]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -15,7 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from deskroll.desktops.guest.machine import Machine
-from deskroll.desktops.guest.requests import MAX_BODY, BadRequest, time_left
+from deskroll.desktops.guest.requests import LOCAL_HOST, MAX_BODY, BadRequest, time_left
 from deskroll.desktops.guest.routes import MACHINE, execute, files, observe, ours, recording, windows
 from deskroll.desktops.x11.connection import XRequestError
 from deskroll.errors import ActionError, DesktopError, DesktopLost
@@ -41,9 +42,23 @@ def _authorised(token: str) -> Middleware:
         given = request.headers.get("Authorization", "").encode(errors="replace")
         if token and not hmac.compare_digest(given, expected):
             return _answer(401, "this desktop wants a token: send the header 'Authorization: Bearer TOKEN'")
+        if not token and ("Origin" in request.headers or not _is_local(request.host)):
+            # A web page in a browser on this machine reaches loopback too; without a token this keeps it out.
+            return _answer(403, "without a token this desktop takes no requests from web pages or for other hosts")
         return await handler(request)
 
     return check
+
+
+def _is_local(host: str) -> bool:
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    name = name.strip("[]")
+    if name in ("localhost", LOCAL_HOST):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 @web.middleware

@@ -191,7 +191,8 @@ def _check_alive(name: str, pid: int) -> None:
 
 def _ending(code: int) -> str:
     if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
+        known = {number.value: number.name for number in signal.Signals}
+        return f"was killed by {known.get(-code, f'signal {-code}')}"
     return f"ended with code {code}"
 
 

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 
 from deskroll.desktops.base import Address
-from deskroll.desktops.guest.requests import TIMEOUT_HEADER
+from deskroll.desktops.guest.requests import LOCAL_HOST, TIMEOUT_HEADER
 from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError
 
 T = TypeVar("T")
@@ -45,13 +45,14 @@ class Transport:
         if self._session is None:
             headers = {"Authorization": f"Bearer {self.address.token}"} if self.address.token else {}
             self._session = aiohttp.ClientSession(
-                connector=_connector(self.address.endpoint), headers=headers, auto_decompress=False, trust_env=False
-            )
+                connector=_connector(self.address.endpoint), headers=headers, auto_decompress=False, trust_env=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )  # fmt: skip
         return self._session
 
     def url(self, path: str) -> str:
         """The full address of an endpoint."""
-        base = "http://desktop" if self.address.endpoint.startswith("unix:") else self.address.endpoint
+        base = f"http://{LOCAL_HOST}" if self.address.endpoint.startswith("unix:") else self.address.endpoint
         return f"{base}{path}"
 
     async def request(
@@ -81,7 +82,7 @@ class Transport:
             async with (
                 asyncio.timeout(timeout),
                 self.session().request(
-                    method, self.url(path), data=body, headers=headers, timeout=_NO_TIMEOUT
+                    method, self.url(path), data=body, headers=headers, timeout=_NO_TIMEOUT, allow_redirects=False
                 ) as response,
             ):
                 return response.status, await self._read(response, what, max_answer)
@@ -134,5 +135,5 @@ _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
 
 def _connector(endpoint: str) -> aiohttp.BaseConnector:
     if endpoint.startswith("unix:"):
-        return aiohttp.UnixConnector(path=endpoint.removeprefix("unix:"))
-    return aiohttp.TCPConnector(limit=16)
+        return aiohttp.UnixConnector(path=endpoint.removeprefix("unix:"), limit=0)
+    return aiohttp.TCPConnector(limit=0)

@@ -34,6 +34,7 @@ __all__ = ["NAMESPACES", "Accessibility", "Cut", "CutReason", "Limits", "Tree"]
 
 _REGISTRY = ("org.a11y.atspi.Registry", ROOT_PATH)
 _BUS = ("org.freedesktop.DBus", "/org/freedesktop/DBus")
+_NAME_OWNER = Method("org.freedesktop.DBus", "GetNameOwner", "s", "s")
 _PROCESS_ID = Method("org.freedesktop.DBus", "GetConnectionUnixProcessID", "s", "u")
 _UNANSWERED = {CutReason.SILENT, CutReason.TIME}
 _APPLICATION = ROLES.index("application")
@@ -64,6 +65,7 @@ class Accessibility:
     def __init__(self, session_bus_address: str) -> None:
         self._session_bus_address = session_bus_address
         self._connection: Connection | None = None
+        self._registry: object = None  # its name on the bus
         self._turn = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -138,7 +140,19 @@ class Accessibility:
                 f"the accessibility bus of session bus {self._session_bus_address} has no registry: "
                 "at-spi2-registryd cannot be started (package at-spi2-core)"
             )
+        await self._check_registry(window)
         return [ref for ref in cast(list[Ref], refs) if is_bus_name_valid(ref[0])]
+
+    async def _check_registry(self, window: Window) -> None:
+        """A registry that was started anew knows nothing of the programs that the old one knew."""
+        (owner,) = await window.run([Call(_BUS, _NAME_OWNER, (_REGISTRY[0],))])
+        if self._registry is None:
+            self._registry = owner
+        elif owner != self._registry:
+            raise DesktopLost(
+                f"the accessibility registry of session bus {self._session_bus_address} died; the programs that it "
+                "knew are not in the tree any more: replace the desktop"
+            )
 
     def _lost(self, connection: Connection) -> DesktopLost:
         reason = connection.lost.result() if connection.lost.done() else "disconnected"

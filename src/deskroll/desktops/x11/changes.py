@@ -33,8 +33,9 @@ _REMEMBERED = 64
 class ChangeWatcher:
     """Listens to one display, in the event loop; never blocks it."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, *, own_processes: bool) -> None:
         self._screen = screen
+        self._own_processes = own_processes
         self._display: Display | None = None
         self._damage = 0
         self._history: deque[Change] = deque(maxlen=_REMEMBERED)
@@ -72,8 +73,8 @@ class ChangeWatcher:
             # Without this the server would not report the same region again.
             damage.damage_subtract(self._display, self._damage)
             self._display.flush()
-        except (ConnectionClosedError, OSError) as error:
-            self._lost = f"the X server closed the connection: {error}"
+        except Exception as error:  # noqa: BLE001  (a watcher that has stopped in silence would call every screen settled)
+            self._lost = f"changes of the screen cannot be followed any more: {type(error).__name__}: {error}"
             self._display = None
             return
         asyncio.get_running_loop().add_reader(self._display.fileno(), self._readable)
@@ -91,7 +92,7 @@ class ChangeWatcher:
         now = time.monotonic()
         recent = [change for change in self._history if now - change.at <= HISTORY_S]
         settler = Settler(settle, now, periodic_regions(recent), clicked=clicked)
-        watch = SettleWatch(settler, self._screen)
+        watch = SettleWatch(settler, self._screen, _anybody_runnable if self._own_processes else _nobody)
         self._listeners.add(watch.heard)
         try:
             yield watch
@@ -102,7 +103,8 @@ class ChangeWatcher:
 class SettleWatch:
     """One action's wait."""
 
-    def __init__(self, settler: Settler, screen: Screen) -> None:
+    def __init__(self, settler: Settler, screen: Screen, busy: Callable[[], bool]) -> None:
+        self._busy = busy
         self._settler = settler
         self._screen = screen
         self._seen = screen.grab()
@@ -127,7 +129,7 @@ class SettleWatch:
             answer = self._settler.poll(time.monotonic(), busy=False)
             if isinstance(answer, SettleOutcome):
                 # Asking the kernel costs a little, so only where it decides.
-                answer = self._settler.poll(time.monotonic(), busy=_anybody_runnable())
+                answer = self._settler.poll(time.monotonic(), busy=self._busy())
             if isinstance(answer, SettleOutcome):
                 return answer
             self._wake.clear()
@@ -162,6 +164,11 @@ def _anybody_runnable() -> bool:
     own = str(os.getpid())
     others = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and entry.name != own)
     return any(_state(entry) == "R" for entry in others)
+
+
+def _nobody() -> bool:
+    """For a desktop that shares the host's processes: whose they are cannot be told quickly."""
+    return False
 
 
 def _state(process: Path) -> str:

@@ -30,6 +30,7 @@ class XConnection:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="x11")
         self._display: Display | None = None
         self._broken = ""
+        self._turn = asyncio.Lock()
 
     async def open(self, timeout: float) -> None:
         """Connect; raises `DesktopLost` when the server does not answer in time."""
@@ -50,11 +51,22 @@ class XConnection:
         return await self._run(lambda: function(display, *args, **kwargs), timeout)
 
     async def _run(self, function: Callable[[], T], timeout: float) -> T:
+        async with self._turn:  # the time that others take does not count
+            return await self._run_now(function, timeout)
+
+    async def _run_now(self, function: Callable[[], T], timeout: float) -> T:
         if self._broken:
             raise DesktopLost(self._broken)
         work = asyncio.get_running_loop().run_in_executor(self._thread, function)
         try:
             return await asyncio.wait_for(asyncio.shield(work), timeout)
+        except asyncio.CancelledError:
+            # The thread is still at it; the next call must not be blamed for that.
+            await asyncio.wait([work], timeout=timeout)
+            if not work.done():
+                self._break(f"X display {self.name} did not answer within {timeout:.1f} s")
+            work.add_done_callback(_read_exception)
+            raise
         except TimeoutError:
             work.add_done_callback(_read_exception)
             raise DesktopLost(self._break(f"X display {self.name} did not answer within {timeout:.1f} s")) from None

@@ -20,6 +20,7 @@ from deskroll.desktops.guest.routes.windows import PathRequest
 routes = web.RouteTableDef()
 _CHUNK = 256 * 1024
 _DOWNLOAD_TIMEOUT_S = 300.0
+_MULTIPART = "file_path and file_data are required, as multipart/form-data"
 
 
 class Download(msgspec.Struct):
@@ -68,7 +69,7 @@ async def upload(request: web.Request) -> web.Response:
             elif field.name == "file_data":
                 size = await _spool(field, part)
         if not name or size < 0:
-            raise BadRequest("file_path and file_data are required")
+            raise BadRequest(_MULTIPART)
         path = files.expand(name, machine.session.env, machine.session.home)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,6 +78,8 @@ async def upload(request: web.Request) -> web.Response:
             return web.json_response({"error": f"Failed to upload file: {error}"}, status=500)
     except OSError as error:
         return web.json_response({"error": f"Failed to upload file: {error}"}, status=500)
+    except (ValueError, AssertionError) as error:
+        raise BadRequest(f"{_MULTIPART}; the body is broken: {error}") from None
     finally:
         part.unlink(missing_ok=True)
     return web.Response(text=f"File Uploaded: {size} bytes")
@@ -86,7 +89,7 @@ async def _multipart(request: web.Request) -> aiohttp.MultipartReader:
     try:
         return await request.multipart()
     except (AssertionError, ValueError, KeyError):
-        raise BadRequest("file_path and file_data are required, as multipart/form-data") from None
+        raise BadRequest(_MULTIPART) from None
 
 
 async def _spool(field: aiohttp.BodyPartReader, part: Path) -> int:

@@ -6,7 +6,7 @@ import platform
 
 from aiohttp import web
 
-from deskroll.desktops.guest.requests import BadRequest, read_form
+from deskroll.desktops.guest.requests import BadRequest, read_form, read_number
 from deskroll.desktops.guest.routes import MACHINE
 from deskroll.desktops.x11 import windows
 
@@ -25,10 +25,8 @@ async def screenshot(request: web.Request) -> web.Response:
 @routes.get("/accessibility")
 async def accessibility(request: web.Request) -> web.Response:
     """The accessibility tree as XML (`?in_flight=1` asks programs one question at a time, to compare)."""
-    in_flight = request.query.get("in_flight", "64")
-    if not in_flight.isdigit() or not 1 <= int(in_flight) <= 1024:
-        raise BadRequest(f"in_flight is {in_flight!r}; allowed: 1 to 1024")
-    return web.json_response({"AT": await request.app[MACHINE].read_tree(int(in_flight))})
+    in_flight = read_number(request.query.get("in_flight", "64"), "in_flight", 1, 1024)
+    return web.json_response({"AT": await request.app[MACHINE].read_tree(in_flight)})
 
 
 @routes.get("/terminal")

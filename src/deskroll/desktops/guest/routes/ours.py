@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
-from aiohttp import WSMsgType, web
+from aiohttp import web
 
 from deskroll import __version__
 from deskroll.actions import Action
 from deskroll.desktops.base import Observe, Settle
-from deskroll.desktops.guest.requests import BadRequest, read_json
+from deskroll.desktops.guest.forward import carry
+from deskroll.desktops.guest.requests import BadRequest, read_json, read_number
 from deskroll.desktops.guest.routes import MACHINE
 from deskroll.desktops.x11 import clipboard, windows
 
 routes = web.RouteTableDef()
 MAX_ACTIONS = 200
-_FORWARD_CHUNK = 64 * 1024
 
 
 class StepRequest(msgspec.Struct):
@@ -85,32 +85,16 @@ async def write_clipboard(request: web.Request) -> web.Response:
 @routes.get("/forward/{port}")
 async def forward(request: web.Request) -> web.StreamResponse:
     """Carry one TCP connection to a port inside the desktop, as a WebSocket of binary messages."""
-    port = request.match_info["port"]
-    if not port.isdigit() or not 0 < int(port) < 65536:
-        raise BadRequest(f"port is {port!r}; allowed: 1 to 65535")
+    port = read_number(request.match_info["port"], "port", 1, 65535)
     try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError as error:
         raise BadRequest(f"nothing answers on port {port} of this desktop: {error}", status=502) from error
     # 0: no limit on a message; what is sent is passed on, never kept.
     socket = web.WebSocketResponse(max_msg_size=0, compress=False)
     try:
         await socket.prepare(request)
-        async with asyncio.TaskGroup() as tasks:
-            outward = tasks.create_task(_to_client(reader, socket))
-            async for message in socket:
-                if message.type is WSMsgType.BINARY:
-                    writer.write(message.data)
-                    await writer.drain()
-            outward.cancel()
-    except* (ConnectionError, BrokenPipeError):
-        pass  # either side may hang up at any time: that is how connections end
+        await carry(socket, reader, writer)
     finally:
         writer.close()
     return socket
-
-
-async def _to_client(reader: asyncio.StreamReader, socket: web.WebSocketResponse) -> None:
-    while chunk := await reader.read(_FORWARD_CHUNK):
-        await socket.send_bytes(chunk)
-    await socket.close()

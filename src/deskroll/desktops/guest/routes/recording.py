@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from deskroll.desktops.guest.machine import RecordingError
-from deskroll.desktops.guest.requests import BadRequest
+from deskroll.desktops.guest.requests import read_number
 from deskroll.desktops.guest.routes import MACHINE
 
 routes = web.RouteTableDef()
@@ -15,11 +15,9 @@ MAX_FPS = 30
 @routes.post("/start_recording")
 async def start_recording(request: web.Request) -> web.Response:
     """Start to record (`?fps=5`)."""
-    rate = request.query.get("fps", "5")
-    if not rate.isdigit() or not 1 <= int(rate) <= MAX_FPS:
-        raise BadRequest(f"fps is {rate!r}; allowed: 1 to {MAX_FPS}")
+    rate = read_number(request.query.get("fps", "5"), "fps", 1, MAX_FPS)
     try:
-        request.app[MACHINE].start_recording(int(rate))
+        request.app[MACHINE].start_recording(rate)
     except RecordingError as error:
         return web.json_response({"status": "error", "message": str(error)}, status=400)
     return web.json_response({"status": "success", "message": "Started recording successfully."})

@@ -107,7 +107,7 @@ def _check_limits() -> Check:
         ok=False,
         required=False,
         found="no control groups for this user: the limit holds for each process, not for a desktop as a whole",
-        fix="run as root, or under a systemd scope with Delegate=yes",
+        fix="run as root",
     )
 
 

@@ -20,10 +20,11 @@ from pathlib import Path
 
 import msgspec
 
+from deskroll.desktops.guest.marks import MARK, end_marked
 from deskroll.desktops.guest.settings import GuestSettings
-from deskroll.desktops.providers.local import namespaces, sandbox
+from deskroll.desktops.providers.local import namespaces, places, sandbox
 from deskroll.desktops.providers.local.limits import ControlGroup, set_rlimits
-from deskroll.desktops.providers.local.wire import Booted, Failed, Report, Request, encode_report
+from deskroll.desktops.providers.local.wire import Booted, Failed, Report, Request, Started, encode_report
 from deskroll.errors import BootError
 
 BOOT_TIMEOUT_S = 60.0
@@ -42,15 +43,16 @@ def keep(request: Request, link_file: int, listen_file: int) -> int:
     namespaces.adopt_orphans()
     os.setsid()
     link = socket.socket(fileno=link_file)
+    _report(link, Started(keeper_pid=os.getpid()))
     desktop = _Sandboxed(request) if request.isolation == "bwrap" else _Bare(request)
     message = ""
     try:
         began = time.monotonic()
-        guest = desktop.start(listen_file)
-        seconds = _await_guest(guest, link, time.monotonic() + BOOT_TIMEOUT_S)
+        guest = desktop.start(listen_file, link, began + BOOT_TIMEOUT_S)
+        seconds = _await_guest(guest, link, began + BOOT_TIMEOUT_S)
         seconds["boot"] = time.monotonic() - began
         grouped = desktop.group is not None
-        _report(link, Booted(keeper_pid=os.getpid(), sandbox_pid=desktop.pid, cgroup=grouped, seconds=seconds))
+        _report(link, Booted(sandbox_pid=desktop.pid, cgroup=grouped, seconds=seconds))
         message = _watch(link, guest, desktop.pid)
     except Exception as error:  # noqa: BLE001  (this is where a desktop's failures become a report)
         message = str(error) if isinstance(error, BootError) else traceback.format_exc()
@@ -71,12 +73,7 @@ def _await_guest(guest: int, link: socket.socket, deadline: float) -> dict[str, 
     """Wait for the guest's one line: its timings, or why it cannot run."""
     line = b""
     while not line.endswith(b"\n"):
-        readable, _, _ = select.select([guest, link.fileno()], [], [], max(0.0, deadline - time.monotonic()))
-        if link.fileno() in readable:
-            raise BootError("the owner let go of the desktop while it was booting")
-        if not readable:
-            raise BootError(f"its guest did not come up within {BOOT_TIMEOUT_S:g} s")
-        chunk = os.read(guest, 65536)
+        chunk = _read_some(guest, link, deadline)
         if not chunk:
             raise BootError("its guest died while it was booting; the machine may be out of memory or processes")
         line += chunk
@@ -109,13 +106,13 @@ class _Sandboxed:
         self._pidfd = -1  # of the first process inside: a pid alone could be somebody else's by the time it is used
         self._lifeline = -1
 
-    def start(self, listen_file: int) -> int:
+    def start(self, listen_file: int, link: socket.socket, deadline: float) -> int:
         """Make the sandbox and put the guest inside; returns the pipe on which the guest speaks."""
         self.group = ControlGroup.create(self.request.id, self.request.spec)
-        self._start_bwrap()
+        self._start_bwrap(link, deadline)
         return _fork_guest(self.request, listen_file, self.pid, self.group)
 
-    def _start_bwrap(self) -> None:
+    def _start_bwrap(self, link: socket.socket, deadline: float) -> None:
         stdin_read, self._lifeline = os.pipe()
         up_read, up_write = os.pipe()
         info_read, info_write = os.pipe()
@@ -126,8 +123,8 @@ class _Sandboxed:
         for file in (stdin_read, up_write, info_write, *files):
             os.close(file)
         # The program inside says that everything is mounted; bubblewrap tells the first process before that.
-        up = _read_all(up_read, until=b"up\n")
-        info = _read_all(info_read)
+        up = _read_all(up_read, link, deadline, until=b"up\n")
+        info = _read_all(info_read, link, deadline)
         if not up.endswith(b"up\n"):
             raise BootError(
                 "bubblewrap cannot make a sandbox: "
@@ -193,17 +190,13 @@ class _Bare:
         self.pid = os.getpid()
         self.group: ControlGroup | None = None
 
-    def start(self, listen_file: int) -> int:
+    def start(self, listen_file: int, _link: socket.socket, _deadline: float) -> int:
         """Start the guest as a plain process; returns the pipe on which it speaks."""
         return _fork_guest(self.request, listen_file, 0, None)
 
     def end(self) -> None:
         """End everything that carries the desktop's mark or has become our child; again until there is nobody left."""
-        mark = f"DESKROLL_DESKTOP={self.request.id}".encode()
-        while pids := {pid for pid in _all_pids() if mark in _environment(pid)} | _children():
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+        while end_marked(self.request.id) | _end_children():
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(-1, 0)
 
@@ -238,9 +231,10 @@ def _run_guest(request: Request, listen_file: int, speak: int, sandboxed: bool, 
     try:
         if sandboxed:
             namespaces.drop_capabilities()
-        set_rlimits(request.spec, grouped)
+        set_rlimits(request.spec, grouped=grouped, own_namespace=sandboxed)
         os.environ.clear()  # before its memory is overwritten
-        namespaces.hide_origin("deskroll-guest")
+        if sandboxed:
+            namespaces.hide_origin("deskroll-guest")
         namespaces.set_process_name("deskroll-guest")
         from deskroll.desktops.guest import main  # noqa: PLC0415
 
@@ -258,14 +252,10 @@ def _guest_settings(request: Request, sandboxed: bool) -> GuestSettings:
     spec = request.spec
     home, run, state, shims = sandbox.HOME, sandbox.RUN, sandbox.STATE, sandbox.SHIMS
     if not sandboxed:
-        home, run, state, shims = (
-            f"{request.folder}/home",
-            f"{request.folder}/run",
-            f"{request.folder}/state",
-            request.shims,
-        )
+        home, run, state = (f"{request.folder}/{places.INSIDE}/{name}" for name in ("home", "run", "state"))
+        shims = request.shims
     env = sandbox.environment(home, run, shims, spec)
-    env["DESKROLL_DESKTOP"] = request.id
+    env[MARK] = request.id
     return GuestSettings(
         id=request.id,
         width=spec.width,
@@ -287,12 +277,22 @@ def _bury_all() -> None:
             os.waitpid(-1, 0)
 
 
-def _read_all(file: int, until: bytes = b"") -> bytes:
+def _read_all(file: int, link: socket.socket, deadline: float, until: bytes = b"") -> bytes:
     data = b""
-    while not (until and data.endswith(until)) and (chunk := os.read(file, 65536)):
+    while not (until and data.endswith(until)) and (chunk := _read_some(file, link, deadline)):
         data += chunk
     os.close(file)
     return data
+
+
+def _read_some(file: int, link: socket.socket, deadline: float) -> bytes:
+    """What a pipe gives next; raises when the owner lets go or time runs out before that."""
+    readable, _, _ = select.select([file, link.fileno()], [], [], max(0.0, deadline - time.monotonic()))
+    if link.fileno() in readable:
+        raise BootError("the owner let go of the desktop while it was booting")
+    if not readable:
+        raise BootError(f"it did not come up within {BOOT_TIMEOUT_S:g} s")
+    return os.read(file, 65536)
 
 
 def _memory_file(content: bytes) -> int:
@@ -302,21 +302,12 @@ def _memory_file(content: bytes) -> int:
     return file
 
 
-def _all_pids() -> list[int]:
-    return [
-        int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid()
-    ]
-
-
-def _children() -> set[int]:
-    return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
+def _end_children() -> set[int]:
+    children = set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
+    for pid in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return children
 
 
 if sys.platform != "linux":  # pragma: no cover

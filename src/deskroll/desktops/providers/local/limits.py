@@ -1,6 +1,6 @@
 """Memory and process limits of a desktop.
 
-Where this process may make control groups (root, or a delegated subtree), all programs of a desktop share one group
+Where this process may make control groups (root), all programs of a desktop share one group
 with `memory_mb` and `processes`; the kernel then ends the largest of them when memory runs out. Everywhere, each
 process also carries rlimits: processes and threads of the desktop's own user namespace, no core files, and, without
 a control group, `memory_mb` for each process. `doctor` tells which of the two this machine has.
@@ -55,9 +55,13 @@ class ControlGroup:
             (memory.parent / "cgroup.subtree_control").write_text("+memory +pids")
         for folder in self._folders:
             folder.mkdir(parents=True)
+            if not (folder / "cgroup.procs").exists():
+                raise OSError(f"{folder} is no control group: its controller is not mounted")
         limit = "memory.max" if unified else "memory.limit_in_bytes"
         (memory / limit).write_text(str(spec.memory_mb * 1024 * 1024))
         (pids / "pids.max").write_text(str(spec.processes))
+        if unified and (memory / "memory.swap.max").exists():
+            (memory / "memory.swap.max").write_text("0")
 
     def enter(self) -> None:
         """Put the calling process, and whatever it forks later, into the group."""
@@ -102,10 +106,12 @@ def control_groups_available() -> bool:
     return group is not None
 
 
-def set_rlimits(spec: DesktopSpec, grouped: bool) -> None:
-    """Limit the calling process and its children; called inside the desktop's own user namespace."""
-    # Counted within the user namespace, so one desktop's processes do not use up another's.
-    _lower(resource.RLIMIT_NPROC, spec.processes)
+def set_rlimits(spec: DesktopSpec, *, grouped: bool, own_namespace: bool) -> None:
+    """Limit the calling process and its children."""
+    if own_namespace:
+        # Counted within the user namespace, so one desktop's processes do not use up another's. Without one it would
+        # count everything that the user runs.
+        _lower(resource.RLIMIT_NPROC, spec.processes)
     _lower(resource.RLIMIT_NOFILE, 4096)
     _lower(resource.RLIMIT_CORE, 0)
     if not grouped:

@@ -5,6 +5,7 @@
       desktops/<id>/            0700, one folder a desktop, gone when it is gone
         note.json               who started it: written first
         guest.sock              where its guest answers
+        inside/                 home and session, only for a desktop without namespaces (else they are in memory)
 
 The root is `$DESKROLL_RUNTIME_DIR`, else `/run/deskroll` for root, else a folder of the user's in `$XDG_RUNTIME_DIR`
 or the temporary folder. A folder that somebody else owns is refused.
@@ -23,6 +24,8 @@ from deskroll.errors import BootError
 from deskroll.types import Record
 
 _LONGEST_SOCKET_PATH = 107
+INSIDE = "inside"
+"""The part of a desktop's folder that the desktop itself may write to; only where it has no namespaces of its own."""
 
 
 class Note(Record, frozen=True):
@@ -47,6 +50,8 @@ def runtime_root() -> Path:
     try:
         root.mkdir(mode=0o711, parents=True, exist_ok=True)
         owner = root.stat().st_uid
+        if owner == os.getuid():
+            root.chmod(0o711)  # whatever the umask is: where root starts desktops, they are other users
     except OSError as error:
         raise BootError(f"cannot make {root}: {error}; set DESKROLL_RUNTIME_DIR to a folder of yours") from error
     if owner != os.getuid():
@@ -74,6 +79,7 @@ def make_desktop_folder(root: Path, note: Note) -> Path:
     if len(str(folder / "guest.sock")) > _LONGEST_SOCKET_PATH:
         raise BootError(f"{folder} is too long a path for a socket; set DESKROLL_RUNTIME_DIR to a shorter one")
     folder.parent.mkdir(mode=0o711, exist_ok=True)
+    folder.parent.chmod(0o711)
     folder.mkdir(mode=0o700)
     write_note(folder, note)
     return folder
@@ -116,6 +122,8 @@ def list_notes(root: Path) -> list[Note]:
             notes.append(msgspec.json.decode(file.read_bytes(), type=Note))
         except FileNotFoundError:
             continue
+        except msgspec.MsgspecError as error:
+            raise BootError(f"{file} is no note of a desktop: {error}; remove that folder") from error
     return sorted(notes, key=lambda note: note.created_at)
 
 

@@ -25,9 +25,18 @@ from pathlib import Path
 import msgspec
 
 from deskroll.desktops.base import Address, DesktopSpec
+from deskroll.desktops.guest.marks import end_marked
 from deskroll.desktops.providers.local import places, shims
 from deskroll.desktops.providers.local.limits import ControlGroup
-from deskroll.desktops.providers.local.wire import Booted, Failed, Report, Request, decode_report, send_request
+from deskroll.desktops.providers.local.wire import (
+    Booted,
+    Failed,
+    Report,
+    Request,
+    Started,
+    decode_report,
+    send_request,
+)
 from deskroll.errors import BootError, InputError, MissingDependency
 from deskroll.types import Event, EventSink, NullSink
 
@@ -44,13 +53,64 @@ _WIDTHS, _HEIGHTS = (160, 7680), (120, 4320)
 
 
 class _Running:
-    """A desktop that was started here."""
+    """A desktop that was started here: the link to its keeper, and what has to be killed if the keeper cannot."""
 
-    def __init__(self, link: socket.socket, folder: Path) -> None:
-        self.link = link
+    def __init__(self, desktop_id: str, folder: Path, isolation: str) -> None:
+        self.id = desktop_id
         self.folder = folder
-        self.pidfds: list[int] = []
-        """Of its keeper and of the first process of its namespaces: all that has to be killed if the keeper cannot."""
+        self.isolation = isolation
+        self.link, self.keeper_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.link.setblocking(False)
+        self.ending: asyncio.Task[None] | None = None
+        self._pidfds: list[int] = []
+
+    async def booted(self) -> Booted:
+        """Wait until the keeper says that the desktop can be used; raises `BootError` with its reason otherwise."""
+        while True:
+            match await _receive(self.link):
+                case Started(keeper_pid=pid):
+                    self._pidfds.append(os.pidfd_open(pid))
+                case Booted() as report:
+                    self._pidfds.append(os.pidfd_open(report.sandbox_pid))
+                    return report
+                case Failed(message=message):
+                    raise BootError(f"desktop {self.id} did not boot: {message}")
+                case None:
+                    raise BootError(f"desktop {self.id} did not boot: its keeper died")
+
+    async def take_away(self) -> None:
+        """Let go of the lifeline and wait for the keeper; where the keeper cannot, do its work."""
+        self.keeper_end.close()
+        try:
+            with contextlib.suppress(OSError):
+                self.link.shutdown(socket.SHUT_WR)
+            await asyncio.wait_for(self._until_gone(), STOP_S)
+        except (TimeoutError, OSError):
+            pass  # the keeper was killed or stopped: what it would have done follows
+        finally:
+            self.link.close()
+            await asyncio.to_thread(self._sweep)
+
+    async def _until_gone(self) -> None:
+        while (report := await _receive(self.link)) is not None:
+            if isinstance(report, Started) and not self._pidfds:
+                self._pidfds.append(os.pidfd_open(report.keeper_pid))
+
+    def _sweep(self) -> None:
+        """Remove what a keeper that died before its desktop has left; after a sound one there is nothing to do."""
+        for pidfd in self._pidfds:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        for pidfd in self._pidfds:
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            poll.poll(STOP_S * 1000)
+            os.close(pidfd)
+        if self.folder.exists():
+            while self.isolation == "none" and end_marked(self.id):
+                time.sleep(0.01)
+            ControlGroup.existing(self.id).remove()
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class LocalProvider:
@@ -66,6 +126,7 @@ class LocalProvider:
         self._nursery: _Nursery | None = None
         self._starting = asyncio.Lock()
         self._running: dict[str, _Running] = {}
+        self._closed = False
 
     async def __aenter__(self) -> LocalProvider:
         return self
@@ -82,22 +143,21 @@ class LocalProvider:
         _check_spec(spec)
         began = time.monotonic()
         control = await self._ready_nursery()
-        root = places.runtime_root()
         desktop_id = f"local-{secrets.token_hex(4)}"
         note = places.new_note(desktop_id, spec.width, spec.height, self._isolation)
-        folder = places.make_desktop_folder(root, note)
-        running = self._request(control, desktop_id, folder, spec, token)
+        folder = places.make_desktop_folder(places.runtime_root(), note)
+        running = _Running(desktop_id, folder, self._isolation)
         self._running[desktop_id] = running
         try:
-            report = await asyncio.wait_for(_receive(running.link), BOOT_S)
-            booted = _require_booted(report, desktop_id)
-            running.pidfds = [os.pidfd_open(pid) for pid in {booted.keeper_pid, booted.sandbox_pid}]
+            self._request(control, running, spec, token)
+            booted = await asyncio.wait_for(running.booted(), BOOT_S)
             places.write_note(folder, _with_pid(note, booted))
-        except TimeoutError:
-            await self._abandon(desktop_id)
-            raise BootError(f"desktop {desktop_id} did not boot within {BOOT_S:g} s") from None
-        except BaseException:
-            await self._abandon(desktop_id)
+        except BaseException as error:
+            await asyncio.shield(self.stop(desktop_id))
+            if isinstance(error, TimeoutError):
+                raise BootError(f"desktop {desktop_id} did not boot within {BOOT_S:g} s") from None
+            if isinstance(error, OSError):
+                raise BootError(f"desktop {desktop_id} did not boot: {error}") from error
             raise
         seconds = {**booted.seconds, "total": time.monotonic() - began}
         self._sink.emit(Event(kind="desktop.booted", subject=desktop_id, data={"seconds": seconds}))
@@ -110,59 +170,62 @@ class LocalProvider:
             height=spec.height,
         )
 
-    def _request(
-        self, control: socket.socket, desktop_id: str, folder: Path, spec: DesktopSpec, token: str
-    ) -> _Running:
-        """Ask the nursery for a keeper; the folder is removed again when that fails."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        try:
-            with socket.socket(socket.AF_UNIX) as listener, theirs:
-                listener.bind(str(folder / "guest.sock"))
-                listener.listen(128)
-                uid = _desktop_uid(desktop_id, self._isolation)
-                if self._isolation == "none" and uid != os.getuid():
-                    os.chown(folder, uid, uid)
-                request = Request(
-                    id=desktop_id,
-                    folder=str(folder),
-                    shims=str(shims.stage(folder.parent.parent)),
-                    spec=spec,
-                    isolation=self._isolation,
-                    uid=uid,
-                    token=token,
-                )
+    def _request(self, control: socket.socket, running: _Running, spec: DesktopSpec, token: str) -> None:
+        """Ask the nursery for a keeper."""
+        uid = _desktop_uid(running.id, self._isolation)
+        if self._isolation == "none":
+            inside = running.folder / places.INSIDE
+            inside.mkdir(mode=0o700)
+            running.folder.chmod(0o711)
+            os.chown(inside, uid, uid)
+        request = Request(
+            id=running.id,
+            folder=str(running.folder),
+            shims=str(shims.stage(places.runtime_root())),
+            spec=spec,
+            isolation=self._isolation,
+            uid=uid,
+            token=token,
+        )
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(running.folder / "guest.sock"))
+            listener.listen(128)
+            with running.keeper_end as theirs:
                 send_request(control, request, [theirs.fileno(), listener.fileno()])
-        except OSError as error:
-            ours.close()
-            shutil.rmtree(folder)
-            raise BootError(f"desktop {desktop_id} cannot be asked for: {error}") from error
-        return _Running(ours, folder)
 
     async def stop(self, desktop_id: str) -> None:
-        """End a desktop and remove everything that it was."""
-        running = self._running.pop(desktop_id, None)
+        """End a desktop and remove everything that it was; a second call waits for the first."""
+        running = self._running.get(desktop_id)
         if running is None:
             return
-        try:
-            # Shielded: once begun, taking a desktop away is finished whatever happens to the caller.
-            await asyncio.shield(_take_away(running))
-        finally:
-            self._sink.emit(Event(kind="desktop.stopped", subject=desktop_id))
+        if running.ending is None:
+            running.ending = asyncio.create_task(self._end(running))
+        # Shielded: once begun, taking a desktop away is finished whatever happens to the caller.
+        await asyncio.shield(running.ending)
 
-    async def _abandon(self, desktop_id: str) -> None:
-        await asyncio.shield(self.stop(desktop_id))
+    async def _end(self, running: _Running) -> None:
+        try:
+            await running.take_away()
+        finally:
+            self._running.pop(running.id, None)
+            self._sink.emit(Event(kind="desktop.stopped", subject=running.id))
 
     async def close(self) -> None:
         """Stop every desktop, then the nursery."""
-        await asyncio.gather(*(self.stop(desktop_id) for desktop_id in list(self._running)))
-        if self._nursery is not None:
-            nursery, self._nursery = self._nursery, None
-            await nursery.close()
+        self._closed = True
+        try:
+            while self._running:
+                await asyncio.gather(*(self.stop(desktop_id) for desktop_id in list(self._running)))
+        finally:
+            if self._nursery is not None:
+                nursery, self._nursery = self._nursery, None
+                await nursery.close()
 
     async def _ready_nursery(self) -> socket.socket:
         """The control socket of the nursery, which is started on first use and again when it died."""
         async with self._starting:
+            if self._closed:
+                raise BootError("the provider is closed: it boots no more desktops")
             if self._nursery is not None and not self._nursery.alive:
                 await self._nursery.close()
                 self._nursery = None
@@ -204,7 +267,7 @@ class _Nursery:
         module = "deskroll.desktops.providers.local.nursery"
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, str(theirs.fileno())], env=env, pass_fds=(theirs.fileno(),),
+                [sys.executable, "-P", "-m", module, str(theirs.fileno())], env=env, pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True,
             )  # fmt: skip
 
@@ -216,7 +279,11 @@ class _Nursery:
     async def ready(self) -> None:
         """Wait until it has imported everything."""
         self.control.setblocking(False)
-        if not await asyncio.get_running_loop().sock_recv(self.control, 64):
+        try:
+            word = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self.control, 64), BOOT_S)
+        except TimeoutError:
+            raise BootError(f"the process that starts desktops did not come up within {BOOT_S:g} s") from None
+        if not word:
             self._process.wait()
             self._errors.seek(0)
             words = self._errors.read().decode(errors="replace").strip()[-1000:]
@@ -240,43 +307,6 @@ async def _receive(link: socket.socket) -> Report | None:
     return decode_report(data) if data else None
 
 
-def _require_booted(report: Report | None, desktop_id: str) -> Booted:
-    if isinstance(report, Booted):
-        return report
-    raise BootError(f"desktop {desktop_id} did not boot: {report.message if report else 'its keeper died'}")
-
-
-async def _take_away(running: _Running) -> None:
-    """Let go of the lifeline and wait for the keeper; where the keeper cannot, do its work."""
-    try:
-        with contextlib.suppress(OSError):
-            running.link.shutdown(socket.SHUT_WR)
-        await asyncio.wait_for(_until_gone(running.link), STOP_S)
-    except (TimeoutError, OSError):
-        pass  # the keeper was killed or stopped: what it would have done follows
-    finally:
-        running.link.close()
-        await asyncio.to_thread(_sweep, running)
-
-
-def _sweep(running: _Running) -> None:
-    """Remove what a keeper that died before its desktop has left; after a sound one there is nothing to do."""
-    for pidfd in running.pidfds:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    for pidfd in running.pidfds:
-        select.select([pidfd], [], [], STOP_S)
-        os.close(pidfd)
-    if running.folder.exists():
-        ControlGroup.existing(running.folder.name).remove()
-        shutil.rmtree(running.folder, ignore_errors=True)
-
-
-async def _until_gone(link: socket.socket) -> None:
-    while isinstance(await _receive(link), Booted | Failed):
-        pass
-
-
 def _with_pid(note: places.Note, report: Booted) -> places.Note:
     return msgspec.structs.replace(note, sandbox_pid=report.sandbox_pid, cgroup=report.cgroup)
 
@@ -287,8 +317,14 @@ def _desktop_uid(desktop_id: str, isolation: str) -> int:
         return os.getuid()
     if isolation == "none":
         return _NOBODY  # without an /etc of its own, a session bus wants a user that the host knows
-    digest = hashlib.sha256(desktop_id.encode()).digest()
-    return _FIRST_UID + int.from_bytes(digest[:3], "big")
+    uid = _FIRST_UID + int.from_bytes(hashlib.sha256(desktop_id.encode()).digest()[:3], "big")
+    return uid if _exists(uid) else _NOBODY
+
+
+def _exists(uid: int) -> bool:
+    """Whether this user namespace has such a user; in a container it may have only a few."""
+    ranges = (map(int, line.split()) for line in Path("/proc/self/uid_map").read_text().splitlines())
+    return any(first <= uid < first + count for first, _, count in ranges)
 
 
 def _check_spec(spec: DesktopSpec) -> None:

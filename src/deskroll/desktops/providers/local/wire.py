@@ -31,10 +31,15 @@ class Request(Record, frozen=True):
     token: str = ""
 
 
+class Started(Record, frozen=True, tag="started"):
+    """A keeper has taken the desktop on."""
+
+    keeper_pid: int
+
+
 class Booted(Record, frozen=True, tag="booted"):
     """The desktop can be used."""
 
-    keeper_pid: int
     sandbox_pid: int
     cgroup: bool
     seconds: dict[str, float]
@@ -46,7 +51,7 @@ class Failed(Record, frozen=True, tag="failed"):
     message: str
 
 
-Report = Booted | Failed
+Report = Started | Booted | Failed
 
 
 def send_request(sock: socket.socket, request: Request, files: list[int]) -> None:
@@ -57,7 +62,9 @@ def send_request(sock: socket.socket, request: Request, files: list[int]) -> Non
 
 def receive_request(sock: socket.socket) -> tuple[Request, list[int]] | None:
     """Wait for a request; None when the provider has closed its end."""
-    data, ancillary, _, _ = sock.recvmsg(LARGEST, socket.CMSG_SPACE(2 * array.array("i").itemsize))
+    # Close-on-exec from the first moment: a program in the desktop that inherited one could pose as its guest.
+    space = socket.CMSG_SPACE(2 * array.array("i").itemsize)
+    data, ancillary, _, _ = sock.recvmsg(LARGEST, space, socket.MSG_CMSG_CLOEXEC)
     if not data:
         return None
     files = array.array("i")
