@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from deskroll.desktops.guest import files
 from deskroll.desktops.guest.requests import BadRequest, read_form, read_json
@@ -78,7 +79,7 @@ async def upload(request: web.Request) -> web.Response:
             return web.json_response({"error": f"Failed to upload file: {error}"}, status=500)
     except OSError as error:
         return web.json_response({"error": f"Failed to upload file: {error}"}, status=500)
-    except (ValueError, AssertionError) as error:
+    except (ValueError, AssertionError, HttpProcessingError) as error:
         raise BadRequest(f"{_MULTIPART}; the body is broken: {error}") from None
     finally:
         part.unlink(missing_ok=True)
