@@ -48,6 +48,8 @@ X_TIMEOUT_S = 4.0
 ACT_TIMEOUT_S = 15.0
 """For performing one action, or `TYPED_AT_ONCE` characters of a text."""
 TYPED_AT_ONCE = 100
+PROOF_OF_LIFE_S = 0.5
+"""An X server that answered this recently is not asked again before a look."""
 TREE_TIMEOUT_S = 25.0
 SCRIPT_TIMEOUT_S = 90.0
 _CLICKS = (Click, DoubleClick, RightClick, MouseUp)
@@ -85,7 +87,10 @@ class Machine:
 
     async def look(self, image: str = "png") -> bytes:
         """The screen as PNG or JPEG."""
-        await self.check()
+        self.session.check()
+        if time.monotonic() - max(self.x.answered_at, self._acts.answered_at) > PROOF_OF_LIFE_S:
+            # The framebuffer would show the last picture of a server that hangs.
+            await self.x.call(X_TIMEOUT_S, _round_trip)
         # Here and not on a thread: it takes 4 ms, and handing the interpreter to a thread and back costs one more.
         frame = self.screen.grab()
         return encode.jpeg(frame) if image == "jpeg" else encode.png(frame)

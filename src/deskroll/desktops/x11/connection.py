@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
@@ -30,6 +31,8 @@ class XConnection:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="x11")
         self._display: Display | None = None
         self._broken = ""
+        self.answered_at = float("-inf")
+        """When the server answered last (monotonic seconds)."""
         self._turn = asyncio.Lock()
 
     async def open(self, timeout: float) -> None:
@@ -59,7 +62,7 @@ class XConnection:
             raise DesktopLost(self._broken)
         work = asyncio.get_running_loop().run_in_executor(self._thread, function)
         try:
-            return await asyncio.wait_for(asyncio.shield(work), timeout)
+            result = await asyncio.wait_for(asyncio.shield(work), timeout)
         except asyncio.CancelledError:
             # The thread is still at it; the next call must not be blamed for that.
             await asyncio.wait([work], timeout=timeout)
@@ -75,6 +78,8 @@ class XConnection:
         except XError as error:
             # One request failed, e.g. for a window that has just gone; the connection is sound.
             raise XRequestError(f"X display {self.name} refused a request: {error}") from error
+        self.answered_at = time.monotonic()
+        return result
 
     def _break(self, reason: str) -> str:
         self._broken = self._broken or f"{reason}; this desktop must be replaced"
