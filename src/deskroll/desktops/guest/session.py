@@ -23,6 +23,7 @@ from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.errors import BootError, DesktopLost
 
 AT_SPI_LAUNCHERS = ("/usr/libexec/at-spi-bus-launcher", "/usr/lib/at-spi2-core/at-spi-bus-launcher")
+OPENBOX_SETTINGS = Path("/etc/xdg/openbox/rc.xml")
 FOLDERS = ("Desktop", "Documents", "Downloads", "Pictures")
 _TEMPLATE = Path(__file__).parent / "home"
 # Read when the guest is imported: inside its sandbox there is no such folder any more.
@@ -71,11 +72,20 @@ class Session:
         for path, content in HOME_FILES.items():
             (self.home / path).parent.mkdir(parents=True, exist_ok=True)
             (self.home / path).write_bytes(content)
+        self._write_window_manager_settings()
         (self.state / "password").write_text(self.settings.password)
         if self.settings.sandboxed:
             # The X server makes this folder only when it is root.
             X_SOCKETS.mkdir(mode=0o777, exist_ok=True)
             X_SOCKETS.chmod(0o1777)
+
+    def _write_window_manager_settings(self) -> None:
+        """The system's own, but: each change of the keymap, which typing Unicode needs, would rebind every key."""
+        if OPENBOX_SETTINGS.exists():
+            wanted = "<keyboard>\n  <rebindOnMappingNotify>no</rebindOnMappingNotify>"
+            folder = self.home / ".config" / "openbox"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "rc.xml").write_text(OPENBOX_SETTINGS.read_text().replace("<keyboard>", wanted, 1))
 
     async def _start_display(self) -> None:
         read, write = os.pipe()

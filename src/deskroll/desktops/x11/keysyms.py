@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import unicodedata
 
+from Xlib import XK
+
+from deskroll.actions.keys import KEYSYMS
 from deskroll.errors import ActionError
 
 RETURN, TAB, BACKSPACE = 0xFF0D, 0xFF09, 0xFF08
-SHIFT_LEFT = 0xFFE1
+SHIFT_LEFT, ALT_GR = 0xFFE1, 0xFE03
 
-NAMED: dict[str, tuple[int, ...]] = {
-    "enter": (RETURN,), "tab": (TAB,), "space": (0x20,), "backspace": (BACKSPACE,), "delete": (0xFFFF,),
-    "escape": (0xFF1B,), "up": (0xFF52,), "down": (0xFF54,), "left": (0xFF51,), "right": (0xFF53,),
-    "home": (0xFF50,), "end": (0xFF57,), "pageup": (0xFF55,), "pagedown": (0xFF56,), "insert": (0xFF63,),
-    "shift": (SHIFT_LEFT,), "shiftleft": (SHIFT_LEFT,), "shiftright": (0xFFE2,),
-    "ctrl": (0xFFE3,), "ctrlleft": (0xFFE3,), "ctrlright": (0xFFE4,),
-    "alt": (0xFFE9,), "altleft": (0xFFE9,), "altright": (0xFFEA, 0xFE03),  # or ISO_Level3_Shift: AltGr
-    "win": (0xFFEB,), "winleft": (0xFFEB,), "winright": (0xFFEC,),
-    "capslock": (0xFFE5,), "numlock": (0xFF7F,), "scrolllock": (0xFF14,), "printscreen": (0xFF61,),
-    "pause": (0xFF13,), "menu": (0xFF67,), "help": (0xFF6A,), "select": (0xFF60,), "execute": (0xFF62,),
-    "clear": (0xFF0B,),
-    "add": (0xFFAB,), "subtract": (0xFFAD,), "multiply": (0xFFAA,), "divide": (0xFFAF,), "decimal": (0xFFAE,),
-    "separator": (0xFFAC,),
-    "volumeup": (0x1008FF13,), "volumedown": (0x1008FF11,), "volumemute": (0x1008FF12,),
-    "playpause": (0x1008FF14,), "nexttrack": (0x1008FF17,), "prevtrack": (0x1008FF16,), "stop": (0x1008FF15,),
-    "browserback": (0x1008FF26,), "browserforward": (0x1008FF27,), "browserrefresh": (0x1008FF29,),
-    "browserhome": (0x1008FF18,), "browsersearch": (0x1008FF1B,),
-    **{f"f{n}": (0xFFBE + n - 1,) for n in range(1, 25)},
-    **{f"num{n}": (0xFFB0 + n,) for n in range(10)},
-}  # fmt: skip
+
+def _keysym(name: str) -> int:
+    # python-xlib writes XF86_AudioMute for what X calls XF86AudioMute.
+    return XK.string_to_keysym(name.replace("XF86", "XF86_"))
+
+
+XK.load_keysym_group("xf86")
+NAMED: dict[str, tuple[int, ...]] = {name: (_keysym(keysym),) for name, keysym in KEYSYMS.items()}
+NAMED["altright"] += (ALT_GR,)  # on the layouts that have it
 """The keysyms of each canonical key name, best first."""
 
 _ALL_NAMED = frozenset(keysym for alternatives in NAMED.values() for keysym in alternatives)

@@ -10,32 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import msgspec
 from Xlib import X, error
 from Xlib.display import Display
 from Xlib.protocol import event
 from Xlib.xobject.drawable import Window as XWindow
 
+from deskroll.desktops.base import Window
 from deskroll.errors import DesktopError, DesktopTimeout
 
 _FROM_PAGER = 2
 _POLL_S = 0.005
-
-
-class Window(msgspec.Struct, frozen=True):
-    """One window that the window manager manages; positions are those of its contents, in screen pixels."""
-
-    id: int
-    title: str
-    wm_class: str
-    """Instance and class as wmctrl writes them: `mousepad.Mousepad`."""
-    pid: int | None
-    x: int
-    y: int
-    width: int
-    height: int
-    active: bool
-    minimized: bool
 
 
 def list_windows(display: Display) -> list[Window]:

@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 from Xlib.display import Display
 
+from deskroll.desktops.base import Window
 from deskroll.desktops.guest import files
 from deskroll.desktops.guest.machine import Machine
 from deskroll.desktops.guest.requests import BadRequest, read_json
@@ -52,7 +53,7 @@ async def close_window(request: web.Request) -> web.Response:
     return web.Response(text="Window closed successfully.")
 
 
-async def _with_window(request: web.Request, act: Callable[[Display, windows.Window], object]) -> None:
+async def _with_window(request: web.Request, act: Callable[[Display, Window], object]) -> None:
     body = await read_json(request, WindowRequest)
     if not body.window_name:
         raise BadRequest("window_name required")
