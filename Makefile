@@ -51,5 +51,5 @@ lock:
 	@scripts/lock
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf .venv demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -77,7 +77,7 @@ BAD = [
     (["nothing"], "No such command 'nothing'"),
     (["desktops", "up", "--count", "0"], "0 is not in the range"),
     (["desktops", "up", "--size", "large"], "write WIDTHxHEIGHT"),
-    (["desktops", "up", "--size", "10x10"], "DesktopSpec.width is 10; allowed: 160 to 7680"),
+    (["desktops", "up", "--size", "10x10"], "allowed: 160x120 to 7680x4320"),
     (["desktops", "up", "--serve", "5000"], "write HOST:PORT"),
     (["desktops", "up", "--serve", "127.0.0.1:99999"], "write HOST:PORT"),
     (["desktops", "up", "--serve", "0.0.0.0:5000"], "Set DESKROLL_TOKEN"),
@@ -120,6 +120,7 @@ def test_desktops_up_ls_shot_and_clean_up(env: dict[str, str], tmp_path: Path, n
         listed = json.loads(deskroll("desktops", "ls", "--json", env=env).stdout)
         assert {note["id"] for note in listed} == {row["id"] for row in rows}
         assert all(note["owner_alive"] for note in listed)
+        assert {note["endpoint"] for note in listed} == {row["endpoint"] for row in rows}
         assert rows[0]["id"] in deskroll("desktops", "ls", env=env).stdout
         picture = tmp_path / "screen.png"
         assert deskroll("desktops", "shot", rows[1]["id"], "-o", str(picture), env=env).returncode == 0
@@ -154,3 +155,32 @@ def test_demo(env: dict[str, str], tmp_path: Path) -> None:
     assert "4 of 4 scenes came out right" in result.stdout
     pictures = sorted(path.name for path in (tmp_path / "out").glob("*.png"))
     assert pictures == ["all.png", "galculator.png", "mousepad.png", "pcmanfm.png", "xterm.png"]
+
+
+def test_a_desktop_that_dies_is_told_at_once(env: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "deskroll", "desktops", "up", "--json", "--serve", "127.0.0.1:0"]
+    log = tmp_path / "errors"
+    with (
+        log.open("w") as errors,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env) as up,
+    ):
+        assert up.stdout is not None
+        row = json.loads(up.stdout.readline())[0]
+        requests.post(
+            f"{row['url']}/setup/launch", json={"command": ["pkill", "-9", "-f", "deskroll-guest"]}, timeout=30
+        )
+        wait_until(lambda: f"desktop {row['id']} is lost: its guest died" in log.read_text(), "the loss is told")
+        gone = requests.get(f"{row['url']}/platform", timeout=30)
+        assert (gone.status_code, gone.json()["message"]) == (502, f"desktop {row['id']} is gone; start another one")
+        up.send_signal(signal.SIGTERM)
+        assert up.wait(60) == 0
+
+
+def test_interrupted_before_it_is_up_is_told_by_the_exit_code(env: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "deskroll", "desktops", "up", "--count", "8"]
+    folder = Path(env["DESKROLL_RUNTIME_DIR"], "desktops")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as up:
+        wait_until(folder.exists, "the first desktop is on its way")
+        up.send_signal(signal.SIGTERM)
+        assert up.wait(60) == 130
+    assert list(folder.iterdir()) == []

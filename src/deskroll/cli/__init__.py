@@ -1,1 +1,11 @@
 """The command line: one file for each command, imported only when that command runs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+
+
+def program() -> str:
+    """How to call this program again, for hints that can be pasted."""
+    return "deskroll" if shutil.which("deskroll") else sys.argv[0]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deskroll.desktops.providers.local.provider import LocalProvider
 
 PATIENCE_S = 30.0
-SIZE = (1280, 800)
+SIZE = (1024, 640)
 T = TypeVar("T")
 TEXT = "Typed into a real editor: ASCII, 中文 and ümläuts."
 
@@ -180,7 +180,9 @@ SCENES: dict[str, Callable[[Stage], Awaitable[None]]] = {
 
 
 @click.command(epilog="Example:  deskroll demo --output-dir pictures")
-@click.option("--output-dir", default="demo-out", show_default=True, type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--output-dir", default="demo-out", show_default=True, type=click.Path(path_type=Path), help="For the pictures."
+)
 @click.option(
     "--isolation", default="bwrap", show_default=True, type=click.Choice(["bwrap", "none"]),
     help="none: no sandbox, for machines that allow no namespaces.",
@@ -209,7 +211,7 @@ async def _play(folder: Path, isolation: str) -> bool:
         outcomes = await asyncio.gather(*(_scene(provider, name, folder) for name in SCENES))
         played = time.monotonic()
     click.echo(
-        f"\n{sum(outcomes)} of {len(SCENES)} scenes came out right in {played - ready:.1f} s, all at once "
+        f"\n{sum(outcomes)} of {len(SCENES)} scenes came out right in {played - ready:.1f} s, all at once\n"
         f"({time.monotonic() - began:.1f} s with starting and cleaning up)."
     )
     click.echo(f"Pictures: {_contact_sheet(folder)} and one of each desktop beside it")
@@ -262,6 +264,6 @@ def _tell(name: str, stage: Stage, seconds: float, problem: str) -> None:
     click.echo(f"\n{click.style(name, bold=True)}: {sign}  {problem or stage.result}")
     click.echo(f"  did:   {'; '.join(stage.done) or 'nothing'}")
     click.echo(
-        f"  time:  boot {stage.boot_s:.2f} s, {stage.steps} steps: acting {stage.act_s:.2f} s, "
-        f"waiting for the screen {stage.settle_s:.2f} s; {seconds:.2f} s in all"
+        f"  time:  boot {stage.boot_s:.2f} s, {stage.steps} step{'s' * (stage.steps != 1)} "
+        f"(acting {stage.act_s:.2f} s, settling {stage.settle_s:.2f} s), {seconds:.2f} s in all"
     )

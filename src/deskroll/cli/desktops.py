@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskroll.errors import InputError
+from deskroll.cli import program
+from deskroll.errors import GuestError, InputError
 
 if TYPE_CHECKING:
     from deskroll.desktops.base import Address, DesktopSpec
     from deskroll.desktops.providers.local.places import Note
     from deskroll.desktops.providers.local.provider import LocalProvider
+    from deskroll.types import Event
 
 TOKEN_VARIABLE = "DESKROLL_TOKEN"  # noqa: S105
 
@@ -33,7 +35,10 @@ def _parse_size(_ctx: click.Context, _param: click.Parameter, value: str) -> tup
     match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", value)
     if match is None:
         raise click.BadParameter(f"{value!r} is no size; write WIDTHxHEIGHT, e.g. 1920x1080")
-    return int(match[1]), int(match[2])
+    width, height = int(match[1]), int(match[2])
+    if not (160 <= width <= 7680 and 120 <= height <= 4320):
+        raise click.BadParameter(f"{value} is too small or too large; allowed: 160x120 to 7680x4320")
+    return width, height
 
 
 def _parse_serve(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, int] | None:
@@ -42,7 +47,7 @@ def _parse_serve(_ctx: click.Context, _param: click.Parameter, value: str | None
     host, _, port = value.rpartition(":")
     host = host.strip("[]")
     if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
-        raise click.BadParameter(f"{value!r} is no address; write HOST:PORT, e.g. 127.0.0.1:5000")
+        raise click.BadParameter(f"{value!r} is no address; write HOST:PORT with a port up to 65535")
     return host, int(port)
 
 
@@ -106,7 +111,7 @@ async def _keep_up(
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
-        provider = await stack.enter_async_context(LocalProvider(isolation=isolation))
+        provider = await stack.enter_async_context(LocalProvider(isolation=isolation, sink=_Losses()))
         began = time.monotonic()
         addresses = await _boot_all(provider, spec, token, count, stop)
         ports: list[int] = []
@@ -116,13 +121,23 @@ async def _keep_up(
                 try:
                     relay = await stack.enter_async_context(Relay(address, serve[0], port))
                 except OSError as error:
-                    raise InputError(f"cannot serve on {serve[0]}:{port}: {error.strerror}") from error
+                    raise InputError(f"cannot serve on {serve[0]}:{port}: {os.strerror(error.errno or 0)}") from error
                 ports.append(relay.port)
-        if addresses:
-            _print_addresses(addresses, serve[0] if serve else "", ports, time.monotonic() - began, as_json)
+        if not addresses:
+            raise KeyboardInterrupt
+        _print_addresses(addresses, serve[0] if serve else "", ports, time.monotonic() - began, as_json)
         await stop.wait()
         if not as_json:
             click.echo("stopping ...")
+
+
+class _Losses:
+    """Tells at once of a desktop that dies by itself."""
+
+    def emit(self, event: Event) -> None:
+        """Print what matters to somebody who waits."""
+        if event.kind == "desktop.lost":
+            click.echo(f"desktop {event.subject} is lost: {event.data['reason']}", err=True)
 
 
 async def _boot_all(
@@ -159,8 +174,8 @@ def _print_addresses(addresses: list[Address], host: str, ports: list[int], seco
     if urls[0]:
         click.echo(f"look:  curl -s {urls[0]}/screenshot -o screen.png")
     else:
-        click.echo(f"look:  deskroll desktops shot {first.id} -o screen.png")
-    click.echo("Ctrl-C stops them.")
+        click.echo(f"look:  {program()} desktops shot {first.id} -o screen.png")
+    click.echo(f"Ctrl-C stops {'them' if len(addresses) > 1 else 'it'}.")
 
 
 @desktops.command(epilog="Example:  deskroll desktops ls --json")
@@ -174,22 +189,29 @@ def ls(as_json: bool) -> None:
     root = places.runtime_root()
     notes = places.list_notes(root)
     if as_json:
-        rows = [{**msgspec.to_builtins(note), "owner_alive": places.owner_alive(note)} for note in notes]
+        rows = [
+            {
+                **msgspec.to_builtins(note),
+                "endpoint": f"unix:{places.desktop_folder(root, note.id) / 'guest.sock'}",
+                "owner_alive": places.owner_alive(note),
+            }
+            for note in notes
+        ]
         click.echo(msgspec.json.encode(rows))
         return
     if not notes:
-        click.echo("No desktops. Start some:  deskroll desktops up --count 2")
+        click.echo("No desktops. Start some:  " + f"{program()} desktops up --count 2")
         return
-    click.echo(f"{'ID':<16} {'SIZE':<10} {'AGE':>6}  {'OWNER':<22} ADDRESS")
+    click.echo(f"{'ID':<14} {'SIZE':<9} {'AGE':>5}  {'OWNER':<12} ADDRESS")
     for note in notes:
         click.echo(_row(note, places.owner_alive(note), places.desktop_folder(root, note.id)))
 
 
 def _row(note: Note, alive: bool, folder: Path) -> str:
-    owner = f"process {note.owner_pid}" if alive else f"process {note.owner_pid} (gone)"
+    owner = f"pid {note.owner_pid}" if alive else f"{note.owner_pid} (gone)"
     age = f"{time.time() - note.created_at:.0f}s"
     size = f"{note.width}x{note.height}"
-    return f"{note.id:<16} {size:<10} {age:>6}  {owner:<22} unix:{folder / 'guest.sock'}"
+    return f"{note.id:<14} {size:<9} {age:>5}  {owner:<12} unix:{folder / 'guest.sock'}"
 
 
 @desktops.command(epilog="Example:  deskroll desktops shot local-1a2b3c4d -o screen.png")
@@ -198,7 +220,9 @@ def _row(note: Note, alive: bool, folder: Path) -> str:
     "-o", "--output", default="screen.png", show_default=True, type=click.Path(dir_okay=False, path_type=Path)
 )
 def shot(desktop_id: str | None, output: Path) -> None:
-    """Save a picture of a desktop's screen; without an id, of the one that runs.
+    """Save a picture of a desktop's screen.
+
+    Without an id, of the one that runs.
 
     OUTPUT ending in .jpg makes a JPEG, everything else a PNG.
     """
@@ -215,7 +239,12 @@ def shot(desktop_id: str | None, output: Path) -> None:
         async with GuestDesktop(address, timeout=10.0) as desktop:
             return await desktop.screenshot("jpeg" if output.suffix.lower() in (".jpg", ".jpeg") else "png")
 
-    picture = asyncio.run(take())
+    try:
+        picture = asyncio.run(take())
+    except GuestError as error:
+        if error.status != 401:
+            raise
+        raise InputError(f"desktop {note.id} wants its token: set {TOKEN_VARIABLE} to it") from error
     try:
         output.write_bytes(picture)
     except OSError as error:

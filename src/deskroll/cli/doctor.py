@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 import msgspec
 
+from deskroll.cli import program
+
 
 @click.command(epilog="Example:  deskroll doctor --json | jq '.checks[] | select(.ok | not)'")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
@@ -29,5 +31,5 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
         verdict = (
             "Embedded desktops can run here." if usable else "Embedded desktops cannot run here yet: see 'no' above."
         )
-        click.echo(f"\n{verdict}" + ("  Try: deskroll demo" if usable else ""))
+        click.echo(f"\n{verdict}" + (f"  Try: {program()} demo" if usable else ""))
     ctx.exit(0 if usable else 1)

@@ -60,6 +60,7 @@ def main() -> None:
     except click.exceptions.Abort:
         code = 130
     except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
         code = 130
     except click.ClickException as error:
         error.show()

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import msgspec
+
 from deskroll.desktops.base import Address
 
 _CHUNK = 256 * 1024
+_GONE = (
+    b"HTTP/1.1 502 Bad Gateway\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+)
 
 
 class Relay:
@@ -15,6 +20,8 @@ class Relay:
 
     def __init__(self, address: Address, host: str, port: int) -> None:
         self._socket = address.endpoint.removeprefix("unix:")
+        message = f"desktop {address.id} is gone; start another one"
+        self._gone = msgspec.json.encode({"status": "error", "message": message, "error": message, "lost": True})
         self._host, self._port = host, port
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -45,8 +52,10 @@ class Relay:
             task.add_done_callback(self._connections.discard)
         try:
             await self._carry(reader, writer)
-        except (OSError, asyncio.CancelledError):
-            pass  # the desktop is gone, or the relay is closing: the caller sees a closed connection
+        except OSError:
+            writer.write(_GONE % (len(self._gone), self._gone))
+        except asyncio.CancelledError:
+            pass  # the relay is closing
         finally:
             writer.close()
 

@@ -106,8 +106,8 @@ def _check_limits() -> Check:
         name="memory limits",
         ok=False,
         required=False,
-        found="no control groups for this user: the limit holds for each process, not for a desktop as a whole",
-        fix="run as root",
+        found="for each process, not for a desktop as a whole",
+        fix="nothing, unless you want that: then run as root",
     )
 
 

@@ -61,6 +61,7 @@ class _Running:
         self.isolation = isolation
         self.link, self.keeper_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.setblocking(False)
+        self.watching: asyncio.Task[None] | None = None
         self.ending: asyncio.Task[None] | None = None
         self._pidfds: list[int] = []
 
@@ -84,17 +85,23 @@ class _Running:
         try:
             with contextlib.suppress(OSError):
                 self.link.shutdown(socket.SHUT_WR)
-            await asyncio.wait_for(self._until_gone(), STOP_S)
+            await asyncio.wait_for(self.watching or self.until_gone(), STOP_S)
         except (TimeoutError, OSError):
             pass  # the keeper was killed or stopped: what it would have done follows
         finally:
             self.link.close()
             await asyncio.to_thread(self._sweep)
 
-    async def _until_gone(self) -> None:
+    async def until_gone(self) -> str:
+        """Wait until the keeper has ended, and return its reason."""
+        reason = ""
         while (report := await _receive(self.link)) is not None:
-            if isinstance(report, Started) and not self._pidfds:
-                self._pidfds.append(os.pidfd_open(report.keeper_pid))
+            match report:
+                case Started(keeper_pid=pid) if not self._pidfds:
+                    self._pidfds.append(os.pidfd_open(pid))
+                case Failed(message=message):
+                    reason = message
+        return reason
 
     def _sweep(self) -> None:
         """Remove what a keeper that died before its desktop has left; after a sound one there is nothing to do."""
@@ -151,6 +158,7 @@ class LocalProvider:
         try:
             self._request(control, running, spec, token)
             booted = await asyncio.wait_for(running.booted(), BOOT_S)
+            running.watching = asyncio.create_task(self._watch(running))
             places.write_note(folder, _with_pid(note, booted))
         except BaseException as error:
             await asyncio.shield(self.stop(desktop_id))
@@ -202,6 +210,13 @@ class LocalProvider:
             running.ending = asyncio.create_task(self._end(running))
         # Shielded: once begun, taking a desktop away is finished whatever happens to the caller.
         await asyncio.shield(running.ending)
+
+    async def _watch(self, running: _Running) -> None:
+        """Follow a running desktop, and report it when it dies before anybody stopped it."""
+        reason = await running.until_gone()
+        if running.ending is None:
+            data = {"reason": reason or "its keeper died"}
+            self._sink.emit(Event(kind="desktop.lost", subject=running.id, data=data))
 
     async def _end(self, running: _Running) -> None:
         try:
