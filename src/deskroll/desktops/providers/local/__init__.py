@@ -3,6 +3,8 @@
 Who runs where:
 
     provider.py   in the caller's process: asks for desktops and waits for them
+    running.py    one desktop, and nursery_process.py the nursery, as the provider holds them
+    wire.py       what they say to each other
     nursery.py    one small process that has imported the guest already and forks a keeper for each desktop
     keeper.py     one process a desktop: makes its sandbox, puts the guest inside, and takes everything away
                   again when the owner asks, when the owner dies, or when a part of the desktop dies
@@ -10,5 +12,6 @@ Who runs where:
     namespaces.py how the guest gets inside without paying for its imports again
     limits.py     memory and process limits
     shims.py      the few files that a desktop has and the host has not: pyautogui, sudo, python
+    checks.py     whether this machine can run them; packages.py what it has to install
     places.py     where on the host a desktop's files lie, and which desktops there are
 """

@@ -1,0 +1,97 @@
+"""One desktop as its provider holds it: the link to its keeper, and what has to be killed if the keeper cannot.
+
+Guarantees: after `take_away` nothing of the desktop is left, whatever has happened to its keeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import time
+from pathlib import Path
+
+from deskroll.desktops.guest.marks import end_marked
+from deskroll.desktops.providers.local.limits import ControlGroup
+from deskroll.desktops.providers.local.wire import Booted, Failed, Report, Started, decode_report
+from deskroll.errors import BootError
+
+STOP_S = 10.0
+"""The longest wait for a keeper to clean up; then it is done from here."""
+
+
+class Running:
+    """A desktop that was started here."""
+
+    def __init__(self, desktop_id: str, folder: Path, isolation: str) -> None:
+        self.id = desktop_id
+        self.folder = folder
+        self.isolation = isolation
+        self.link, self.keeper_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.link.setblocking(False)
+        self.watching: asyncio.Task[None] | None = None
+        self.ending: asyncio.Task[None] | None = None
+        self._pidfds: list[int] = []
+
+    async def booted(self) -> Booted:
+        """Wait until the keeper says that the desktop can be used; raises `BootError` with its reason otherwise."""
+        while True:
+            match await _receive(self.link):
+                case Started(keeper_pid=pid):
+                    self._pidfds.append(os.pidfd_open(pid))
+                case Booted() as report:
+                    self._pidfds.append(os.pidfd_open(report.sandbox_pid))
+                    return report
+                case Failed(message=message):
+                    raise BootError(f"desktop {self.id} did not boot: {message}")
+                case None:
+                    raise BootError(f"desktop {self.id} did not boot: its keeper died")
+
+    async def take_away(self) -> None:
+        """Let go of the lifeline and wait for the keeper; where the keeper cannot, do its work."""
+        self.keeper_end.close()
+        try:
+            with contextlib.suppress(OSError):
+                self.link.shutdown(socket.SHUT_WR)
+            await asyncio.wait_for(self.watching or self.until_gone(), STOP_S)
+        except (TimeoutError, OSError):
+            pass  # the keeper was killed or stopped: what it would have done follows
+        finally:
+            self.link.close()
+            await asyncio.to_thread(self._sweep)
+
+    async def until_gone(self) -> str:
+        """Wait until the keeper has ended, and return its reason."""
+        reason = ""
+        while (report := await _receive(self.link)) is not None:
+            match report:
+                case Started(keeper_pid=pid) if not self._pidfds:
+                    self._pidfds.append(os.pidfd_open(pid))
+                case Failed(message=message):
+                    reason = message
+        return reason
+
+    def _sweep(self) -> None:
+        """Remove what a keeper that died before its desktop has left; after a sound one there is nothing to do."""
+        for pidfd in self._pidfds:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        for pidfd in self._pidfds:
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            poll.poll(STOP_S * 1000)
+            os.close(pidfd)
+        if self.folder.exists():
+            while self.isolation == "none" and end_marked(self.id):
+                time.sleep(0.01)
+            ControlGroup.existing(self.id).remove()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+async def _receive(link: socket.socket) -> Report | None:
+    data = await asyncio.get_running_loop().sock_recv(link, 65536)
+    return decode_report(data) if data else None
