@@ -102,7 +102,6 @@ class _Sandboxed:
         self.request = request
         self.pid = 0
         self.group: ControlGroup | None = None
-        self._bwrap = 0
         self._pidfd = -1  # of the first process inside: a pid alone could be somebody else's by the time it is used
         self._lifeline = -1
 
@@ -117,8 +116,8 @@ class _Sandboxed:
         up_read, up_write = os.pipe()
         info_read, info_write = os.pipe()
         args, files = self._arguments(info_write)
-        self._bwrap = os.fork()
-        if self._bwrap == 0:
+        bwrap = os.fork()
+        if bwrap == 0:
             self._exec_bwrap(args, stdin_read, up_write, [info_write, *files])
         for file in (stdin_read, up_write, info_write, *files):
             os.close(file)
@@ -169,12 +168,10 @@ class _Sandboxed:
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        if self._bwrap:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._bwrap, signal.SIGKILL)
         # The first process of a pid namespace goes last: when all others are gone and buried, and the guest's
-        # grave is ours to dig.
-        _bury_all()
+        # grave is ours to dig. Half-made sandboxes become our children when bubblewrap dies, and would wait for ever.
+        while _end_children():
+            _bury_one()
         if self._pidfd >= 0:
             select.select([self._pidfd], [], [])
             os.close(self._pidfd)
@@ -197,8 +194,7 @@ class _Bare:
     def end(self) -> None:
         """End everything that carries the desktop's mark or has become our child; again until there is nobody left."""
         while end_marked(self.request.id) | _end_children():
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(-1, 0)
+            _bury_one()
 
 
 def _fork_guest(request: Request, listen_file: int, sandbox_pid: int, group: ControlGroup | None) -> int:
@@ -270,11 +266,10 @@ def _guest_settings(request: Request, sandboxed: bool) -> GuestSettings:
     )
 
 
-def _bury_all() -> None:
-    """Wait for every child; all of them have been killed."""
+def _bury_one() -> None:
+    """Wait for a child that has been killed."""
     with contextlib.suppress(ChildProcessError):
-        while True:
-            os.waitpid(-1, 0)
+        os.waitpid(-1, 0)
 
 
 def _read_all(file: int, link: socket.socket, deadline: float, until: bytes = b"") -> bytes:
