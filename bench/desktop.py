@@ -40,7 +40,7 @@ async def main() -> None:
     async with LocalProvider() as provider:
         await provider.warm_up()
         await boots(provider, figures, 5 if quick else 25)
-        await memory(provider, figures)
+        await memory(provider, figures, 8)
         address = await provider.boot(DesktopSpec())
         async with GuestDesktop(address) as desktop:
             await open_program(desktop, ["mousepad"], "mousepad")
@@ -75,13 +75,13 @@ async def boots(provider: LocalProvider, figures: Figures, count: int) -> None:
     await asyncio.gather(*(provider.stop(address.id) for address in addresses))
 
 
-async def memory(provider: LocalProvider, figures: Figures) -> None:
-    addresses = await asyncio.gather(*(provider.boot(DesktopSpec()) for _ in range(8)))
+async def memory(provider: LocalProvider, figures: Figures, count: int) -> None:
+    addresses = await asyncio.gather(*(provider.boot(DesktopSpec()) for _ in range(count)))
     for address in addresses:
         async with GuestDesktop(address) as desktop:
             await desktop.screenshot()
     pss = sum(_pss(pid) for pid in _descendants(_nursery_pid(addresses[0])))
-    figures.add("desktop_pss_mb", pss / 1024 / len(addresses), "each of 8 ready ones, all their processes")
+    figures.add("desktop_pss_mb", pss / 1024 / len(addresses), f"each of {count} ready ones, all their processes")
     await asyncio.gather(*(provider.stop(address.id) for address in addresses))
 
 
@@ -209,7 +209,7 @@ class Outcome:
     correct: bool
 
 
-WATCH_S = 0.7
+WATCH_S = 0.6
 """How long after a step the screen is watched for changes that it missed."""
 
 
@@ -218,9 +218,9 @@ async def settles(provider: LocalProvider, figures: Figures, quick: bool) -> Non
     for load in (0, 4):
         with cpu_load(load):
             label = "loaded" if load else "idle"
-            outcomes[f"repaint {label}"] = await repaints(provider, 4 if quick else 40, feedback=False)
-            outcomes[f"feedback {label}"] = await repaints(provider, 3 if quick else 30, feedback=True)
-            outcomes[f"dialogs {label}"] = await dialogs(provider, _cases()[:3] if quick else _cases() * 12)
+            outcomes[f"repaint {label}"] = await repaints(provider, 3 if quick else 40, feedback=False)
+            outcomes[f"feedback {label}"] = await repaints(provider, 2 if quick else 30, feedback=True)
+            outcomes[f"dialogs {label}"] = await dialogs(provider, _cases()[:2] if quick else _cases() * 12)
     for name, group in outcomes.items():
         right = sum(one.correct for one in group)
         overhead = median(outcome.overhead_ms for outcome in group)
@@ -279,7 +279,7 @@ async def dialogs(provider: LocalProvider, cases: list[Case]) -> list[Outcome]:
     address = await provider.boot(DesktopSpec())
     async with GuestDesktop(address) as desktop:
         await open_program(desktop, ["mousepad"], "mousepad")
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.5)
         with Sampler(address) as sampler:
             outcomes = [await _dialog(desktop, sampler, case) for case in cases]
     await provider.stop(address.id)
@@ -304,7 +304,7 @@ async def trees(provider: LocalProvider, figures: Figures, count: int) -> None:
     address = await provider.boot(DesktopSpec())
     async with GuestDesktop(address) as desktop:
         await open_program(desktop, ["soffice", "--norestore", "--nologo", "--writer"], "writer")
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(1.0)
 
         async def read(in_flight: int) -> float:
             began = time.perf_counter()
@@ -312,7 +312,6 @@ async def trees(provider: LocalProvider, figures: Figures, count: int) -> None:
             assert nodes > 500, "the tree of Writer is not there"
             return time.perf_counter() - began
 
-        await read(64)
         pipelined, sequential = [], []
         for _ in range(count):
             pipelined.append(await read(64))

@@ -87,3 +87,16 @@ def test_a_jpeg_shows_nearly_the_same() -> None:
 def test_a_jpeg_of_impossible_quality_is_refused() -> None:
     with pytest.raises(ValueError, match="quality is 96; allowed: 1 to 95"):
         jpeg(Frame(1, 1, 4, b"\0" * 4), quality=96)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 70)), min_size=1, max_size=12), st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_rows_that_repeat_over_blocks_come_back_as_they_were(bands: list[tuple[int, int]], seed: int) -> None:
+    """Bands of equal rows, higher and lower than a block: each row is one of four, plain, noisy or half and half."""
+    random = np.random.default_rng(seed)
+    noisy = random.integers(0, 256, (4, 1920, 4), np.uint8)
+    noisy[0] = 77
+    noisy[1, 960:] = 200
+    pixels = np.concatenate([np.repeat(noisy[kind][None], rows, 0) for kind, rows in bands])
+    frame = Frame(1920, len(pixels), 1920 * 4, pixels.tobytes())
+    assert np.array_equal(np.asarray(decode(png(frame))), rgb_of(frame))

@@ -5,8 +5,9 @@ calls, and a PNG needs less than a megabyte beside the frame and the result.
 
 The PNG is put together here because no library comes near: numpy reorders the pixels in blocks of rows that
 fit the processor's cache, and ISA-L deflates each block at once. On screens of programs, PNG's row filters
-make the file no smaller, since deflate finds the repeated shapes by itself; where neighbouring pixels mostly
-differ (photographs, gradients) the `sub` filter nearly halves it. A sample of each block decides.
+make the file no smaller, since deflate finds the repeated shapes by itself; but rows that repeat the row above need
+no conversion at all with `up`, and where neighbouring pixels mostly differ (photographs, gradients) `sub` nearly
+halves the file. A sample of each block decides.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BLOCK_BYTES = 48 * 1920 * 4
 """Source bytes converted at a time: a block and its RGB stay in the cache until they are deflated."""
 _DEFLATE_LEVEL = 1
 """Of screens, level 0 makes files a quarter larger or more, no faster; levels 2 and 3 gain next to nothing."""
-_FILTER_NONE, _FILTER_SUB = 0, 1
+_FILTER_NONE, _FILTER_SUB, _FILTER_UP = 0, 1, 2
 
 
 def png(frame: Frame) -> bytes:
@@ -67,14 +68,39 @@ def _scanlines(frame: Frame) -> Iterator[NDArray[np.uint8]]:
     source = np.ndarray((height, width, 4), np.uint8, frame.data, 0, (frame.stride, 4, 1))
     pixels = np.ndarray((height, width), "<u4", frame.data, 0, (frame.stride, 4))
     rows = max(1, min(height, _BLOCK_BYTES // (width * 4)))
-    plain = np.full((rows, 1 + width * 3), _FILTER_NONE, np.uint8)
-    rgb = np.ndarray((rows, width, 3), np.uint8, plain.data, 1, (1 + width * 3, 3, 1))
+    plain, lines = (np.empty((rows, 1 + width * 3), np.uint8) for _ in range(2))
     for top in range(0, height, rows):
-        block = source[top : top + rows]
-        count = len(block)
-        for channel in range(3):  # three plain strided copies beat any one call that reorders
-            rgb[:count, :, channel] = block[:, :, 2 - channel]
-        yield plain[:count] if _is_flat(pixels[top : top + rows : 8]) else _filter_sub(plain[:count])
+        count = min(rows, height - top)
+        new = _new_rows(pixels, top, count)
+        if 2 * len(new) > count:  # picking rows out costs more than converting those that repeat
+            part = slice(top, top + count)
+            yield _in_rgb(source[part], pixels[part], plain)
+            continue
+        # A row like the one above it is all zeros after the `up` filter: on many screens, most rows.
+        block = lines[:count]
+        block.fill(0)
+        block[:, 0] = _FILTER_UP
+        if len(new):
+            block[new] = _in_rgb(source[top + new], pixels[top + new], plain)
+        yield block
+
+
+def _new_rows(pixels: NDArray[np.uint32], top: int, count: int) -> NDArray[np.intp]:
+    """Which of the rows from `top` on differ from the row above, counted from `top`."""
+    first = max(top, 1)
+    differs = (pixels[first : top + count] != pixels[first - 1 : top + count - 1]).any(1)
+    return np.flatnonzero(differs if top else np.concatenate([[True], differs]))
+
+
+def _in_rgb(source: NDArray[np.uint8], pixels: NDArray[np.uint32], scratch: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Rows in RGB, each with the filter that suits them; in `scratch`, or new."""
+    count, width = pixels.shape
+    plain = scratch[:count]
+    plain[:, 0] = _FILTER_NONE
+    rgb = np.ndarray((count, width, 3), np.uint8, plain.data, 1, (1 + width * 3, 3, 1))
+    for channel in range(3):  # three plain strided copies beat any one call that reorders
+        rgb[:, :, channel] = source[:, :, 2 - channel]
+    return plain if _is_flat(pixels[::8]) else _filter_sub(plain)
 
 
 def _is_flat(sample: NDArray[np.uint32]) -> bool:
