@@ -21,6 +21,8 @@ from tests.waiting import eventually
 
 T = TypeVar("T")
 DEADLINE_S = 5.0
+CALL_S = 2.5
+"""What the client is told; a step that settles may take the longest settling, 2 s, on top."""
 SPEC = DesktopSpec(width=640, height=480)
 PARTS = [
     "Xvfb",
@@ -58,16 +60,15 @@ async def use(desktop: GuestDesktop) -> None:
 async def test_a_lost_part_is_a_clear_error_in_time(
     boot: Boot, provider: LocalProvider, runtime_folder: Path, name: str, number: signal.Signals
 ) -> None:
-    victim, other = await boot(SPEC, timeout=DEADLINE_S), await boot(SPEC)
+    victim, other = await boot(SPEC, timeout=CALL_S), await boot(SPEC)
     await use(victim)
     processes = list(host_processes(victim.address).values())
     os.kill(part(victim.address, name).pid, number)
-    began = time.monotonic()
     with pytest.raises(DesktopError) as caught:
         while True:  # a killed process is noticed as soon as the kernel has told; until then steps may succeed
+            began = time.monotonic()
             await use(victim)
-            assert time.monotonic() - began < DEADLINE_S
-    assert time.monotonic() - began < 2 * DEADLINE_S
+    assert time.monotonic() - began < DEADLINE_S
     assert victim.id in str(caught.value)
     assert isinstance(caught.value, DesktopLost | DesktopTimeout)
     await use(other)
