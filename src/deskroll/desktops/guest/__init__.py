@@ -7,6 +7,7 @@ Inside the desktop:
     session.py    the parts of an X session: started, checked, named when one dies
     machine.py    one desktop as the routes see it: look, act, settle, step
     processes.py  programs that run in the desktop, with time and output limits; marks.py finds them again
+    kernel.py     what the kernel says of its processes
     files.py      its files; terminal.py the text of its terminal
     server.py     the HTTP application: token, errors, routes; requests.py reads what comes in
     routes/       OSWorld's endpoints and ours, a file for each group

@@ -16,6 +16,7 @@ import msgspec
 
 from deskroll.actions import Action, Script, Typing, Wait
 from deskroll.desktops.base import Address, Observe, RunResult, Settle, StepResult, Window
+from deskroll.desktops.guest.files import MAX_FILE
 from deskroll.desktops.guest.forward import forward_through_guest
 from deskroll.desktops.guest.stock import StockStep
 from deskroll.desktops.guest.transport import Transport
@@ -28,7 +29,6 @@ SCRIPT_S = 90.0
 """The longest that a script may run inside."""
 TYPING_S = 0.01
 """For each character of a text, on a machine under heavy load."""
-MAX_FILE = 1024 * 1024 * 1024
 
 
 class _Executed(msgspec.Struct):

@@ -19,6 +19,7 @@ from pathlib import Path
 from Xlib import X
 from Xlib.display import Display
 
+from deskroll.desktops.guest import kernel
 from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.errors import BootError, DesktopLost
 
@@ -192,10 +193,10 @@ class Session:
 
 
 def _check_alive(name: str, pid: int) -> None:
-    state = _state(pid)
-    if state in ("T", "t"):
+    letter = kernel.state(pid)
+    if letter in ("T", "t"):
         raise DesktopLost(f"{name} was stopped by a signal; this desktop must be replaced")
-    if state in ("Z", "X", ""):
+    if letter in ("Z", "X", ""):
         raise DesktopLost(f"{name} died; this desktop must be replaced")
 
 
@@ -204,14 +205,6 @@ def _ending(code: int) -> str:
         known = {number.value: number.name for number in signal.Signals}
         return f"was killed by {known.get(-code, f'signal {-code}')}"
     return f"ended with code {code}"
-
-
-def _state(pid: int) -> str:
-    """One letter for what the kernel says of a process, empty when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
-    except OSError:
-        return ""
 
 
 def _read_line(file: int) -> str:

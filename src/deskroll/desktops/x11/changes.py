@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 from Xlib.display import Display
@@ -33,9 +31,9 @@ _REMEMBERED = 64
 class ChangeWatcher:
     """Listens to one display, in the event loop; never blocks it."""
 
-    def __init__(self, screen: Screen, *, own_processes: bool) -> None:
+    def __init__(self, screen: Screen, busy: Callable[[], bool]) -> None:
         self._screen = screen
-        self._own_processes = own_processes
+        self._busy = busy
         self._display: Display | None = None
         self._damage = 0
         self._history: deque[Change] = deque(maxlen=_REMEMBERED)
@@ -92,7 +90,7 @@ class ChangeWatcher:
         now = time.monotonic()
         recent = [change for change in self._history if now - change.at <= HISTORY_S]
         settler = Settler(settle, now, periodic_regions(recent), clicked=clicked)
-        watch = SettleWatch(settler, self._screen, _anybody_runnable if self._own_processes else _nobody)
+        watch = SettleWatch(settler, self._screen, self._busy)
         self._listeners.add(watch.heard)
         try:
             yield watch
@@ -157,22 +155,3 @@ def _rect(event: object) -> Rect | None:
 def _pixels(frame: Frame) -> np.ndarray[tuple[int, int], np.dtype[np.uint32]]:
     rows = np.frombuffer(frame.data, np.uint32).reshape(frame.height, frame.stride // 4)
     return rows[:, : frame.width]
-
-
-def _anybody_runnable() -> bool:
-    """Whether a process of this desktop other than the guest wants the CPU right now."""
-    own = str(os.getpid())
-    others = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and entry.name != own)
-    return any(_state(entry) == "R" for entry in others)
-
-
-def _nobody() -> bool:
-    """For a desktop that shares the host's processes: whose they are cannot be told quickly."""
-    return False
-
-
-def _state(process: Path) -> str:
-    try:
-        return (process / "stat").read_text().rpartition(") ")[2][:1]
-    except OSError:
-        return ""
