@@ -86,7 +86,7 @@ async def memory(provider: LocalProvider, figures: Figures, count: int) -> None:
 
 
 def _sandbox_pid(address: Address) -> int:
-    return next(note.sandbox_pid for note in places.list_notes(places.runtime_root()) if note.id == address.id)
+    return next(note.sandbox_pid for note in places.notebook().list() if note.id == address.id)
 
 
 def _parent(pid: int) -> int:

@@ -119,7 +119,7 @@ def test_desktops_up_ls_shot_and_clean_up(env: dict[str, str], tmp_path: Path, n
             assert requests.get(f"{row['url']}/platform", timeout=30).text == "Linux"
         listed = json.loads(deskroll("desktops", "ls", "--json", env=env).stdout)
         assert {note["id"] for note in listed} == {row["id"] for row in rows}
-        assert all(note["owner_alive"] for note in listed)
+        assert all(not note["orphaned"] for note in listed)
         assert {note["endpoint"] for note in listed} == {row["endpoint"] for row in rows}
         assert rows[0]["id"] in deskroll("desktops", "ls", env=env).stdout
         picture = tmp_path / "screen.png"

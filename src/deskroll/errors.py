@@ -12,6 +12,9 @@
         │   ├── BootError            it never came up
         │   ├── DesktopTimeout       a call's deadline passed
         │   ├── DesktopLost          it is gone, or a part of it died: use another one
+        │   ├── ResetError           it could not be reset: it is replaced, never handed out
+        │   ├── LeaseLost            the lease is over: the desktop belongs to somebody else by now
+        │   ├── NoDesktop            the pool cannot serve a request, and says why
         │   └── GuestError           the guest refused or failed one request (`status` is its HTTP status)
         ├── SetupError               setup      preparing the task
         ├── EvaluatorError           evaluator  judging the task
@@ -99,6 +102,18 @@ class DesktopTimeout(DesktopError):
 
 class DesktopLost(DesktopError):
     """A desktop is gone or a part of it died; it must be replaced."""
+
+
+class ResetError(DesktopError):
+    """A desktop could not be reset; it must be replaced."""
+
+
+class LeaseLost(DesktopError):
+    """The lease on a desktop is over: expired, taken back, or its pool is gone. Nothing more may be done with it."""
+
+
+class NoDesktop(DesktopError):
+    """A pool cannot serve a request for a desktop; the message says why and what to do."""
 
 
 class GuestError(DesktopError):

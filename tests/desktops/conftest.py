@@ -60,7 +60,7 @@ def runtime_folder() -> Iterator[Path]:
 
 def sandbox_pid(address: Address) -> int:
     """Process 1 of a desktop, as the host sees it."""
-    notes = places.list_notes(places.runtime_root())
+    notes = places.notebook().list()
     return next(note.sandbox_pid for note in notes if note.id == address.id)
 
 

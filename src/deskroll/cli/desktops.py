@@ -19,7 +19,7 @@ from deskroll.errors import GuestError, InputError
 
 if TYPE_CHECKING:
     from deskroll.desktops.base import Address, DesktopSpec
-    from deskroll.desktops.providers.local.places import Note
+    from deskroll.desktops.notes import Note
     from deskroll.desktops.providers.local.provider import LocalProvider
     from deskroll.types import Event
 
@@ -181,22 +181,12 @@ def _print_addresses(addresses: list[Address], host: str, ports: list[int], seco
 @desktops.command(epilog="Example:  deskroll desktops ls --json")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 def ls(as_json: bool) -> None:
-    """List the embedded desktops that you started on this machine."""
+    """List the desktops that you started on this machine."""
     import msgspec  # noqa: PLC0415
 
-    from deskroll.desktops.providers.local import places  # noqa: PLC0415
-
-    root = places.runtime_root()
-    notes = places.list_notes(root)
+    notes = _all_notes()
     if as_json:
-        rows = [
-            {
-                **msgspec.to_builtins(note),
-                "endpoint": f"unix:{places.desktop_folder(root, note.id) / 'guest.sock'}",
-                "owner_alive": places.owner_alive(note),
-            }
-            for note in notes
-        ]
+        rows = [{**msgspec.to_builtins(note), "orphaned": note.orphaned()} for note in notes]
         click.echo(msgspec.json.encode(rows))
         return
     if not notes:
@@ -204,14 +194,20 @@ def ls(as_json: bool) -> None:
         return
     click.echo(f"{'ID':<14} {'SIZE':<9} {'AGE':>5}  {'OWNER':<12} ADDRESS")
     for note in notes:
-        click.echo(_row(note, places.owner_alive(note), places.desktop_folder(root, note.id)))
+        click.echo(_row(note))
 
 
-def _row(note: Note, alive: bool, folder: Path) -> str:
-    owner = f"pid {note.owner_pid}" if alive else f"{note.owner_pid} (gone)"
+def _all_notes() -> list[Note]:
+    from deskroll.desktops.notes import Note, Notebook, runtime_root  # noqa: PLC0415
+
+    return Notebook(runtime_root(), Note).list()
+
+
+def _row(note: Note) -> str:
+    owner = f"{note.owner.pid} (gone)" if note.orphaned() else f"pid {note.owner.pid}"
     age = f"{time.time() - note.created_at:.0f}s"
     size = f"{note.width}x{note.height}"
-    return f"{note.id:<14} {size:<9} {age:>5}  {owner:<12} unix:{folder / 'guest.sock'}"
+    return f"{note.id:<14} {size:<9} {age:>5}  {owner:<12} {note.endpoint}"
 
 
 @desktops.command(epilog="Example:  deskroll desktops shot local-1a2b3c4d -o screen.png")
@@ -228,12 +224,9 @@ def shot(desktop_id: str | None, output: Path) -> None:
     """
     from deskroll.desktops.base import Address  # noqa: PLC0415
     from deskroll.desktops.guest.client import GuestDesktop  # noqa: PLC0415
-    from deskroll.desktops.providers.local import places  # noqa: PLC0415
 
-    root = places.runtime_root()
-    note = _choose(places.list_notes(root), desktop_id)
-    endpoint = f"unix:{places.desktop_folder(root, note.id) / 'guest.sock'}"
-    address = Address(id=note.id, endpoint=endpoint, token=os.environ.get(TOKEN_VARIABLE, ""))
+    note = _choose(_all_notes(), desktop_id)
+    address = Address(id=note.id, endpoint=note.endpoint, token=os.environ.get(TOKEN_VARIABLE, ""))
 
     async def take() -> bytes:
         async with GuestDesktop(address, timeout=10.0) as desktop:

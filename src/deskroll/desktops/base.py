@@ -1,19 +1,22 @@
 """Desktop, Provider and DesktopSpec: what every kind of desktop is and what every provider does.
 
 A provider boots machines and says where they answer (`Address`); whoever holds the address talks to the desktop
-directly through a `Desktop`. Nothing here knows any particular provider.
+directly through a `Desktop`. What a provider can and cannot do it declares (`Capabilities`), and the pool acts upon
+that. Nothing here knows any particular provider.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
 
 from deskroll.actions import Action
+from deskroll.desktops.notes import Note
+from deskroll.errors import InputError
 from deskroll.types import Record
 
 
@@ -115,6 +118,56 @@ class DesktopSpec(Record, frozen=True):
     """Room for files in its home and temporary folders."""
     snapshot: str = ""
     """Name of the state to start from, for providers that have several."""
+    proxy: bool = False
+    """Whether its programs reach the network through the provider's proxy."""
+    fixed_ip: bool = False
+    """Whether it must be a desktop whose public address never changes."""
+
+    def overridden(self, env_config: Mapping[str, object]) -> DesktopSpec:
+        """This spec with what a task's own `env_config` asks for. Keys that are no field of a spec are left alone."""
+        asked = {name: env_config[name] for name in ("snapshot", "proxy", "fixed_ip") if name in env_config}
+        try:
+            return msgspec.convert({**msgspec.to_builtins(self), **asked}, DesktopSpec)
+        except msgspec.ValidationError as error:
+            raise InputError(f"env_config: {error}; snapshot is a name, proxy and fixed_ip are true or false") from None
+
+
+class Recycling(enum.StrEnum):
+    """How a used desktop becomes a clean one."""
+
+    REVERT = "revert"
+    """The machine stays and goes back to a snapshot."""
+    REPLACE = "replace"
+    """It is stopped, and another one is booted."""
+
+
+class Fence(enum.StrEnum):
+    """What keeps a late holder away from a desktop that is no longer its own."""
+
+    HARD = "hard"
+    """The address of a lease stops working when the desktop is recycled, whatever its holder does."""
+    TIMED = "timed"
+    """The address stays the same: the holder stops by itself in time, and a lease that ends in any other way than by
+    its holder's release costs the machine."""
+
+
+class Capabilities(Record, frozen=True):
+    """What a provider can do."""
+
+    recycling: Recycling = Recycling.REPLACE
+    revertible: tuple[str, ...] = ()
+    """Fields of a spec that a revert can change; all others take another machine."""
+    fence: Fence = Fence.TIMED
+    boot_s: float = 30.0
+    """Usual time from nothing to a desktop that can be used, in seconds."""
+    reset_s: float = 30.0
+    """Usual time that recycling takes, in seconds."""
+    usd_per_hour: float = 0.0
+    """Price of one desktop."""
+    host_only: bool = False
+    """Whether desktops can be reached from the host of their provider only."""
+    adopts: bool = False
+    """Whether desktops outlive their owner, so that another one can take them over."""
 
 
 class Address(Record, frozen=True):
@@ -174,16 +227,51 @@ class Desktop(Protocol):
 
 
 class Provider(Protocol):
-    """Boots and stops desktops of one kind. Used with `async with`; leaving stops everything it booted."""
+    """Boots and stops desktops of one kind. Used with `async with`; leaving stops everything it booted.
+
+    Every desktop is noted with its owner before it is started, and the note is renewed for as long as the provider is
+    open (`desktops/notes.py`). All calls may run side by side for different desktops.
+    """
 
     name: str
+    capabilities: Capabilities
 
     async def __aenter__(self) -> Provider: ...
 
     async def __aexit__(self, *exc: object) -> None: ...
 
-    async def boot(self, spec: DesktopSpec) -> Address:
-        """Start a desktop; returns when it can be used. Raises `BootError`, leaving nothing behind."""
+    def check_spec(self, spec: DesktopSpec) -> None:
+        """Raise `InputError` when no desktop of this provider can ever be like that."""
+
+    def on_lost(self, tell: Callable[[str, str], None]) -> None:
+        """Have `tell(desktop id, reason)` called when a desktop dies by itself, where the provider can know."""
+
+    async def boot(self, spec: DesktopSpec, *, desktop_id: str = "") -> Address:
+        """Start a desktop, under the id that is given; returns when it can be used.
+
+        Raises `BootError`, leaving nothing behind; after a boot that was cancelled, `stop` removes what may be left.
+        """
+
+    async def revert(self, desktop_id: str, spec: DesktopSpec) -> Address:
+        """Put a desktop back to the clean state of `spec`; the old address is dead where the fence is hard.
+
+        Only where `capabilities.recycling` says so. Raises `ResetError`: the desktop must then be stopped.
+        """
+
+    async def check(self, address: Address) -> None:
+        """Raise a `DesktopError` unless the desktop can be used: it answers, shows a screen, has room and memory."""
 
     async def stop(self, desktop_id: str) -> None:
         """End a desktop and remove everything that it was. Unknown ids are no error: it is gone."""
+
+    async def notes(self) -> list[Note]:
+        """Every desktop of this kind within reach that deskroll started, whoever owns it."""
+
+    async def adopt(self, note: Note, spec: DesktopSpec) -> Address:
+        """Take over a desktop whose owner is gone, and put it back to the clean state of `spec`.
+
+        Only where `capabilities.adopts`. Raises `ResetError`, also when somebody else was faster.
+        """
+
+    async def remove(self, note: Note) -> None:
+        """Remove whatever is left of a desktop whose owner is gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 
 MARK = "DESKROLL_DESKTOP"
@@ -18,6 +19,12 @@ def end_marked(desktop_id: str) -> set[int]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return found
+
+
+def end_all_marked(desktop_id: str) -> None:
+    """Kill every such process until there is none: one that is being killed may have made another."""
+    while end_marked(desktop_id):
+        time.sleep(0.01)
 
 
 def _all_pids() -> list[int]:

@@ -7,7 +7,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from deskroll.desktops.providers.local import limits, packages, places, shims
+from deskroll.desktops.notes import runtime_root
+from deskroll.desktops.providers.local import limits, packages, shims
 from deskroll.errors import DeskrollError
 from deskroll.types import Record
 
@@ -113,7 +114,7 @@ def _check_limits() -> Check:
 
 def _check_folder() -> Check:
     try:
-        root = places.runtime_root()
+        root = runtime_root()
     except DeskrollError as error:
         return Check(name="folder for sockets", ok=False, found=str(error), fix="export DESKROLL_RUNTIME_DIR=FOLDER")
     return Check(name="folder for sockets", ok=True, found=str(root))

@@ -68,6 +68,18 @@ class ControlGroup:
         for folder in self._folders:
             (folder / "cgroup.procs").write_text("0")
 
+    def memory_in_use(self) -> tuple[int, int] | None:
+        """Bytes that are in use for good (caches can be given back) and the limit; None where there is no group."""
+        folder = self._folders[0]
+        unified = (CGROUP_ROOT / "cgroup.controllers").exists()
+        usage, limit = ("current", "max") if unified else ("usage_in_bytes", "limit_in_bytes")
+        try:
+            used, most = (int((folder / f"memory.{name}").read_text()) for name in (usage, limit))
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):
+            return None
+        return used - int(stat.get("inactive_file" if unified else "total_inactive_file", 0)), most
+
     def remove(self) -> None:
         """End what is still in the group and remove it."""
         deadline = time.monotonic() + _EMPTY_S

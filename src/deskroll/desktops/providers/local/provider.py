@@ -8,25 +8,34 @@ sudden) each take the desktops away, with their processes, sockets and files.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import secrets
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from deskroll.desktops.base import Address, DesktopSpec
-from deskroll.desktops.providers.local import places, shims
+from deskroll.desktops.base import Address, Capabilities, DesktopSpec, Fence, Recycling
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.desktops.notes import Note, Notebook, keep_renewing, process_start, runtime_root
+from deskroll.desktops.providers.local import orphan, places, shims
+from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.desktops.providers.local.nursery_process import NurseryProcess
 from deskroll.desktops.providers.local.running import Running
 from deskroll.desktops.providers.local.wire import Booted, Request, send_request
-from deskroll.errors import BootError, InputError, MissingDependency
+from deskroll.errors import BootError, DesktopLost, InputError, MissingDependency, ResetError
 from deskroll.types import Event, EventSink, NullSink
 
 BOOT_S = 90.0
 """The longest wait for a desktop; the keeper gives up before."""
+CHECK_S = 10.0
+"""Deadline of a health check; a healthy desktop answers within milliseconds."""
+FULL = 0.97
+"""The share of its memory from which on a desktop counts as having none left."""
 _FIRST_UID = 0x6000_0000
 """Where root starts desktops, each gets a user of its own from here on: nobody else on the host has such a uid."""
 _NOBODY = 65534
@@ -36,7 +45,14 @@ _WIDTHS, _HEIGHTS = (160, 7680), (120, 4320)
 class LocalProvider:
     """Embedded desktops: Xvfb in namespaces. `isolation="none"` runs them without, where bubblewrap cannot."""
 
-    name = "local"
+    name = places.PROVIDER
+    capabilities = Capabilities(
+        recycling=Recycling.REPLACE,
+        fence=Fence.HARD,  # the socket of a desktop dies with it
+        boot_s=0.3,
+        reset_s=0.4,
+        host_only=True,
+    )
 
     def __init__(self, *, isolation: str = "bwrap", sink: EventSink | None = None) -> None:
         if isolation not in ("bwrap", "none"):
@@ -46,6 +62,8 @@ class LocalProvider:
         self._nursery: NurseryProcess | None = None
         self._starting = asyncio.Lock()
         self._running: dict[str, Running] = {}
+        self._renewing: asyncio.Task[None] | None = None
+        self._tell_lost: Callable[[str, str], None] | None = None
         self._closed = False
 
     async def __aenter__(self) -> LocalProvider:
@@ -58,21 +76,29 @@ class LocalProvider:
         """Start what the first boot would have to wait for. Optional."""
         await self._ready_nursery()
 
-    async def boot(self, spec: DesktopSpec = DesktopSpec(), *, token: str = "") -> Address:
+    def check_spec(self, spec: DesktopSpec) -> None:
+        """Raise `InputError` for what local desktops cannot be."""
+        _check_spec(spec)
+
+    def on_lost(self, tell: Callable[[str, str], None]) -> None:
+        """Have `tell(desktop id, reason)` called when a desktop dies by itself."""
+        self._tell_lost = tell
+
+    async def boot(self, spec: DesktopSpec = DesktopSpec(), *, desktop_id: str = "", token: str = "") -> Address:
         """Start a desktop; returns when it can be used."""
         _check_spec(spec)
         began = time.monotonic()
         control = await self._ready_nursery()
-        desktop_id = f"local-{secrets.token_hex(4)}"
-        note = places.new_note(desktop_id, spec.width, spec.height, self._isolation)
-        folder = places.make_desktop_folder(places.runtime_root(), note)
+        desktop_id = desktop_id or f"local-{secrets.token_hex(4)}"
+        note = places.new_note(desktop_id, spec, self._isolation)
+        folder = places.make_desktop_folder(note)
         running = Running(desktop_id, folder, self._isolation)
         self._running[desktop_id] = running
         try:
             self._request(control, running, spec, token)
             booted = await asyncio.wait_for(running.booted(), BOOT_S)
             running.watching = asyncio.create_task(self._watch(running))
-            places.write_note(folder, _with_pid(note, booted))
+            places.notebook().write(_with_pids(note, running, booted))
         except BaseException as error:
             await asyncio.shield(self.stop(desktop_id))
             if isinstance(error, TimeoutError):
@@ -84,7 +110,7 @@ class LocalProvider:
         self._sink.emit(Event(kind="desktop.booted", subject=desktop_id, data={"seconds": seconds}))
         return Address(
             id=desktop_id,
-            endpoint=f"unix:{folder / 'guest.sock'}",
+            endpoint=note.endpoint,
             provider=self.name,
             token=token,
             width=spec.width,
@@ -102,17 +128,46 @@ class LocalProvider:
         request = Request(
             id=running.id,
             folder=str(running.folder),
-            shims=str(shims.stage(places.runtime_root())),
+            shims=str(shims.stage(runtime_root())),
             spec=spec,
             isolation=self._isolation,
             uid=uid,
             token=token,
         )
         with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(running.folder / "guest.sock"))
+            listener.bind(str(places.socket_of(running.folder)))
             listener.listen(128)
             with running.keeper_end as theirs:
                 send_request(control, request, [theirs.fileno(), listener.fileno()])
+
+    async def revert(self, desktop_id: str, spec: DesktopSpec) -> Address:
+        """Local desktops are replaced, not reverted."""
+        raise ResetError(f"desktop {desktop_id} has no snapshot to go back to: local desktops are replaced")
+
+    async def check(self, address: Address) -> None:
+        """Raise unless the guest answers, every part of the desktop is alive, and it has room and memory left."""
+        async with GuestDesktop(address, timeout=CHECK_S) as desktop:
+            await desktop.check()
+        if memory := ControlGroup.existing(address.id).memory_in_use():
+            used, limit = memory
+            if used > limit * FULL:
+                raise DesktopLost(f"desktop {address.id} has no memory left: {used >> 20} of {limit >> 20} MB in use")
+
+    async def notes(self) -> list[Note]:
+        """The local desktops of this user on this host, whoever started them."""
+        return list(await asyncio.to_thread(places.notebook().list, self.name))
+
+    async def adopt(self, note: Note, spec: DesktopSpec) -> Address:
+        """Local desktops end with their owner: there is nothing to take over."""
+        raise ResetError(f"desktop {note.id} cannot be taken over: local desktops end with their owner")
+
+    async def remove(self, note: Note) -> None:
+        """Remove what an owner and a keeper that were killed together have left."""
+        notebook = places.notebook()
+        ours = await asyncio.to_thread(_claim, notebook, note)
+        if ours is not None:
+            await asyncio.to_thread(orphan.remove, notebook, ours)
+            self._sink.emit(Event(kind="desktop.reaped", subject=note.id, data={"owner_pid": note.owner.pid}))
 
     async def stop(self, desktop_id: str) -> None:
         """End a desktop and remove everything that it was; a second call waits for the first."""
@@ -128,8 +183,10 @@ class LocalProvider:
         """Follow a running desktop, and report it when it dies before anybody stopped it."""
         reason = await running.until_gone()
         if running.ending is None:
-            data = {"reason": reason or "its keeper died"}
-            self._sink.emit(Event(kind="desktop.lost", subject=running.id, data=data))
+            reason = reason or "its keeper died"
+            self._sink.emit(Event(kind="desktop.lost", subject=running.id, data={"reason": reason}))
+            if self._tell_lost is not None:
+                self._tell_lost(running.id, reason)
 
     async def _end(self, running: Running) -> None:
         try:
@@ -145,6 +202,10 @@ class LocalProvider:
             while self._running:
                 await asyncio.gather(*(self.stop(desktop_id) for desktop_id in list(self._running)))
         finally:
+            if self._renewing is not None:
+                self._renewing.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._renewing
             if self._nursery is not None:
                 nursery, self._nursery = self._nursery, None
                 await nursery.close()
@@ -159,7 +220,7 @@ class LocalProvider:
                 self._nursery = None
             if self._nursery is None:
                 check_installed()
-                await asyncio.to_thread(shims.stage, places.runtime_root())
+                await asyncio.to_thread(shims.stage, runtime_root())
                 nursery = NurseryProcess()
                 try:
                     await nursery.ready()
@@ -167,6 +228,8 @@ class LocalProvider:
                     await asyncio.shield(nursery.close())
                     raise
                 self._nursery = nursery
+            if self._renewing is None:
+                self._renewing = asyncio.create_task(keep_renewing(places.notebook(), self._running))
             return self._nursery.control
 
 
@@ -183,8 +246,20 @@ def check_installed() -> None:
         raise MissingDependency(f"{wrong}; run:  {packages.XLIB_LINE}")
 
 
-def _with_pid(note: places.Note, report: Booted) -> places.Note:
-    return msgspec.structs.replace(note, sandbox_pid=report.sandbox_pid, cgroup=report.cgroup)
+def _with_pids(note: places.LocalNote, running: Running, report: Booted) -> places.LocalNote:
+    return msgspec.structs.replace(
+        note,
+        sandbox_pid=report.sandbox_pid,
+        sandbox_start=process_start(report.sandbox_pid),
+        keeper_pid=running.keeper_pid,
+        keeper_start=process_start(running.keeper_pid),
+        cgroup=report.cgroup,
+    )
+
+
+def _claim(notebook: Notebook[places.LocalNote], note: Note) -> places.LocalNote | None:
+    current = notebook.read(note.id)
+    return notebook.claim(current) if current is not None else None
 
 
 def _desktop_uid(desktop_id: str, isolation: str) -> int:
@@ -217,3 +292,6 @@ def _check_spec(spec: DesktopSpec) -> None:
         raise InputError(
             f"DesktopSpec.snapshot is {spec.snapshot!r}; local desktops have no snapshots: each one is new"
         )
+    for name, asked in (("proxy", spec.proxy), ("fixed_ip", spec.fixed_ip)):
+        if asked:
+            raise InputError(f"DesktopSpec.{name} is true; local desktops have none: use another provider")

@@ -12,10 +12,9 @@ import select
 import shutil
 import signal
 import socket
-import time
 from pathlib import Path
 
-from deskroll.desktops.guest.marks import end_marked
+from deskroll.desktops.guest.marks import end_all_marked
 from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.desktops.providers.local.wire import Booted, Failed, Report, Started, decode_report
 from deskroll.errors import BootError
@@ -35,6 +34,7 @@ class Running:
         self.link.setblocking(False)
         self.watching: asyncio.Task[None] | None = None
         self.ending: asyncio.Task[None] | None = None
+        self.keeper_pid = 0
         self._pidfds: list[int] = []
 
     async def booted(self) -> Booted:
@@ -42,6 +42,7 @@ class Running:
         while True:
             match await _receive(self.link):
                 case Started(keeper_pid=pid):
+                    self.keeper_pid = pid
                     self._pidfds.append(os.pidfd_open(pid))
                 case Booted() as report:
                     self._pidfds.append(os.pidfd_open(report.sandbox_pid))
@@ -86,8 +87,8 @@ class Running:
             poll.poll(STOP_S * 1000)
             os.close(pidfd)
         if self.folder.exists():
-            while self.isolation == "none" and end_marked(self.id):
-                time.sleep(0.01)
+            if self.isolation == "none":
+                end_all_marked(self.id)
             ControlGroup.existing(self.id).remove()
             shutil.rmtree(self.folder, ignore_errors=True)
 
