@@ -40,6 +40,11 @@ TABLE: Mapping[str, tuple[Entry, ...]] = {
             extra="local",
             summary="embedded desktops on this machine, each in namespaces of its own",
         ),
+        Entry(
+            "sim",
+            "deskroll.desktops.providers.sim.provider:SimProvider",
+            summary="simulated desktops, thousands in one process: for dry runs, tests and benchmarks",
+        ),
     ),
 }
 """What deskroll brings along, by kind."""

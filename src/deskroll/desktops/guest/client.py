@@ -6,6 +6,7 @@ what happened. The connection is the holder's own; closing it leaves the desktop
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from deskroll.desktops.base import Address, Observe, RunResult, Settle, StepResu
 from deskroll.desktops.guest.files import MAX_FILE
 from deskroll.desktops.guest.forward import forward_through_guest
 from deskroll.desktops.guest.stock import StockStep
-from deskroll.desktops.guest.transport import Transport
+from deskroll.desktops.guest.transport import Hold, Transport
 from deskroll.errors import DesktopError, GuestError
 
 T = TypeVar("T")
@@ -50,12 +51,12 @@ class _Terminal(msgspec.Struct):
 
 
 class GuestDesktop:
-    """A desktop at an address. Use with `async with`, or close it."""
+    """A desktop at an address. Use with `async with`, or close it. With a `hold`, it works for as long as that does."""
 
-    def __init__(self, address: Address, *, timeout: float = CALL_S) -> None:
+    def __init__(self, address: Address, *, timeout: float = CALL_S, hold: Hold | None = None) -> None:
         self.address = address
         self._timeout = timeout
-        self._transport = Transport(address)
+        self._transport = Transport(address, hold)
         self._stock: StockStep | None = None
         self._asked = False
 
@@ -142,7 +143,8 @@ class GuestDesktop:
         """Write a file in the desktop, making its folder."""
         form = aiohttp.FormData()
         form.add_field("file_path", path)
-        form.add_field("file_data", data, filename="file")
+        # As a stream: aiohttp warns of large bodies in one piece.
+        form.add_field("file_data", io.BytesIO(data), filename="file")
         await self._transport.request("POST", "/setup/upload", timeout=timeout or self._timeout, body=form)
 
     async def start_recording(self) -> None:

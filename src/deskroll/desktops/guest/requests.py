@@ -23,6 +23,8 @@ class BadRequest(Exception):
 
 TIMEOUT_HEADER = "Deskroll-Timeout"
 """Seconds that the client will wait; the server gives up then too, so that nothing goes on unheard."""
+LEASE_HEADER = "Deskroll-Lease"
+"""Names the lease that the client acts for, so that a guest can tell whose request it was."""
 MAX_TIMEOUT_S = 86_400.0
 LOCAL_HOST = "desktop"
 """What clients on a unix socket call the host."""

@@ -7,15 +7,14 @@ size and at a time, and never unpacked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import aiohttp
 import msgspec
 
 from deskroll.desktops.base import Address
-from deskroll.desktops.guest.requests import LOCAL_HOST, TIMEOUT_HEADER
-from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError
+from deskroll.desktops.guest.requests import LEASE_HEADER, LOCAL_HOST, TIMEOUT_HEADER
+from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError, LeaseLost
 
 T = TypeVar("T")
 MAX_ANSWER = 64 * 1024 * 1024
@@ -33,17 +32,31 @@ class _Refusal(msgspec.Struct):
     lost: bool = False
 
 
-class Transport:
-    """One keep-alive session to one guest."""
+class Hold(Protocol):
+    """The right to use a desktop for a time: what a lease is to its client."""
 
-    def __init__(self, address: Address) -> None:
+    @property
+    def id(self) -> str:
+        """Names it in errors and requests."""
+
+    def remaining(self) -> float:
+        """Seconds for which it still holds (infinite where nothing limits it); raises `LeaseLost` when it is over."""
+
+
+class Transport:
+    """One keep-alive session to one guest. With a `hold`, no request begins after its end or goes on beyond it."""
+
+    def __init__(self, address: Address, hold: Hold | None = None) -> None:
         self.address = address
+        self._hold = hold
         self._session: aiohttp.ClientSession | None = None
 
     def session(self) -> aiohttp.ClientSession:
         """The HTTP session, made on first use inside the running loop."""
         if self._session is None:
             headers = {"Authorization": f"Bearer {self.address.token}"} if self.address.token else {}
+            if self._hold is not None:
+                headers[LEASE_HEADER] = self._hold.id
             self._session = aiohttp.ClientSession(
                 connector=_connector(self.address.endpoint), headers=headers, auto_decompress=False, trust_env=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -66,7 +79,12 @@ class Transport:
     ) -> bytes:
         """The body of a 200 answer; everything else raises."""
         status, answer = await self.exchange(method, path, timeout=timeout, body=body, max_answer=max_answer)
+        if status == 401 and self._hold is not None:
+            raise LeaseLost(
+                f"lease {self._hold.id} on desktop {self.address.id} is over: its address is no longer valid"
+            )
         if status != 200:
+            self._still_held()
             raise self._refused(method, path, status, answer)
         return answer
 
@@ -75,23 +93,34 @@ class Transport:
     ) -> tuple[int, bytes]:
         """Status and body of an answer, whatever they are."""
         what = f"{method} {path}"
-        headers: Mapping[str, str] = {TIMEOUT_HEADER: f"{timeout * _MARGIN:.3f}"}
+        left = self._hold.remaining() if self._hold is not None else timeout
+        limit = min(timeout, left)
+        headers = {TIMEOUT_HEADER: f"{limit * _MARGIN:.3f}"}
         if isinstance(body, bytes):
-            headers = {**headers, "Content-Type": "application/json"}
+            headers["Content-Type"] = "application/json"
         try:
             async with (
-                asyncio.timeout(timeout),
+                asyncio.timeout(limit),
                 self.session().request(
                     method, self.url(path), data=body, headers=headers, timeout=_NO_TIMEOUT, allow_redirects=False
                 ) as response,
             ):
                 return response.status, await self._read(response, what, max_answer)
         except TimeoutError:
+            self._still_held(left < timeout)
             raise DesktopTimeout(
                 f"desktop {self.address.id} did not answer {what} within {timeout:g} s; it may be wedged: replace it"
             ) from None
         except (aiohttp.ClientError, OSError) as error:
+            self._still_held()
             raise DesktopLost(f"desktop {self.address.id} is gone: {what}: {type(error).__name__}: {error}") from error
+
+    def _still_held(self, expired: bool = False) -> None:
+        """Raise `LeaseLost` rather than blame the desktop, when it is the lease that ended."""
+        if self._hold is not None:
+            self._hold.remaining()
+            if expired:
+                raise LeaseLost(f"lease {self._hold.id} on desktop {self.address.id} ended during a request")
 
     async def _read(self, response: aiohttp.ClientResponse, what: str, limit: int) -> bytes:
         parts, size = [], 0

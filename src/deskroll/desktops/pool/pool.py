@@ -1,0 +1,334 @@
+"""Pool: N holders share M desktops of one provider.
+
+Owns the provider and every desktop that it boots. The decisions are the roster's; here they are carried out, each in a
+task of its own, so that no boot, reset or check ever holds up another, or a holder. Guarantees: `lease` gives a clean,
+checked desktop to one holder at a time; leaving the block returns at once and the reset goes on behind; closing the
+pool, or an error in it, ends every wait and every lease with a clear error and leaves no desktop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TypeVar
+
+from deskroll.desktops.base import DesktopSpec, Provider
+from deskroll.desktops.lease import Lease
+from deskroll.desktops.notes import Note
+from deskroll.desktops.pool.config import PoolConfig
+from deskroll.desktops.pool.effects import Boot, Check, Effect, Grant, Refuse, Report, Revert, Revoke, Stop
+from deskroll.desktops.pool.queue import Request
+from deskroll.desktops.pool.roster import Roster
+from deskroll.desktops.pool.status import PoolStatus, status_of
+from deskroll.desktops.reaper import orphans
+from deskroll.errors import BootError, DeskrollError, DesktopError, DesktopLost, InputError, NoDesktop, ResetError
+from deskroll.types import Event, EventSink, NullSink
+
+T = TypeVar("T")
+_DEFAULTS = PoolConfig()
+
+
+class Pool:
+    """A pool in this process. `PoolClient` has the same interface for one in another."""
+
+    def __init__(self, provider: Provider, config: PoolConfig = _DEFAULTS, *, sink: EventSink | None = None) -> None:
+        provider.check_spec(config.spec)
+        self.config = config
+        self.provider = provider
+        self._sink = sink or NullSink()
+        self._roster = Roster(config, provider.capabilities, lambda: f"{provider.name}-{secrets.token_hex(4)}")
+        self._waiters: dict[str, asyncio.Future[Lease]] = {}
+        self._leases: dict[str, Lease] = {}
+        self._orphans: dict[str, Note] = {}
+        """Found at the start, until they are taken over or gone."""
+        self._group: asyncio.TaskGroup | None = None
+        self._closing = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._failure: DeskrollError | None = None
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Pool:
+        await self._stack.enter_async_context(self.provider)
+        try:
+            self.provider.on_lost(self._lost)
+            running: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            runner = asyncio.create_task(self._run(running))
+            self._stack.push_async_callback(self._close, runner)
+            await running
+            for note in await orphans(self.provider):
+                self._orphans[note.id] = note
+                self._apply(self._roster.found(note.id, adopt=self.provider.capabilities.adopts, now=self._now()))
+            self._apply(self._roster.tick(self._now()))
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+
+    # --- for holders ---
+
+    @asynccontextmanager
+    async def lease(
+        self,
+        spec: DesktopSpec | None = None,
+        *,
+        priority: int = 0,
+        group: str = "",
+        client: str = "",
+        timeout: float | None = None,
+    ) -> AsyncIterator[Lease]:
+        """Wait for a desktop and hold it for the length of the block; its reset goes on after that.
+
+        `timeout` is how long to wait, in seconds (else the pool's `resource_timeout`). Raises `NoDesktop` when it
+        passes, or when the request can never be served.
+        """
+        lease = await self.acquire(spec, priority=priority, group=group, client=client, timeout=timeout)
+        try:
+            yield lease
+        finally:
+            self.release(lease.id)
+            await lease.close()
+
+    async def acquire(
+        self,
+        spec: DesktopSpec | None = None,
+        *,
+        priority: int = 0,
+        group: str = "",
+        client: str = "",
+        timeout: float | None = None,
+        lease_id: str = "",
+    ) -> Lease:
+        """Wait for a desktop; the caller must `release` it. Prefer `lease`."""
+        self._require_running()
+        spec = spec or self.config.spec
+        self.provider.check_spec(spec)
+        lease_id = lease_id or new_lease_id()
+        if lease_id in self._waiters or lease_id in self._leases:
+            raise InputError(f"there is a lease {lease_id} already; give another id")
+        now = self._now()
+        patience = self.config.resource_timeout if timeout is None else timeout
+        request = Request(
+            id=lease_id, spec=spec, client=client, group=group, priority=priority, arrived_at=now,
+            deadline=None if patience is None else now + patience,
+        )  # fmt: skip
+        waiter: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
+        self._waiters[lease_id] = waiter
+        try:
+            self._apply(self._roster.request(request, now))
+            return await waiter
+        except BaseException:
+            self._leases.pop(lease_id, None)
+            self._apply(self._roster.cancel(lease_id, self._now()))
+            raise
+        finally:
+            del self._waiters[lease_id]
+
+    def release(self, lease_id: str) -> None:
+        """Give a desktop back; returns at once. A lease that is over already is no error."""
+        lease = self._leases.pop(lease_id, None)
+        if lease is not None:
+            lease.lose("it was given back")
+            self._report("lease.released", lease_id, {"desktop": lease.address.id})
+            self._apply(self._roster.release(lease_id, self._now()))
+
+    def revoke(self, lease_id: str, reason: str) -> None:
+        """Take a desktop from its holder, whatever it does with it at the moment."""
+        self._apply(self._roster.revoke(lease_id, reason, self._now()))
+
+    # --- for operators ---
+
+    async def status(self) -> PoolStatus:
+        """What goes on at this moment."""
+        price = self.provider.capabilities.usd_per_hour
+        return status_of(self._roster, self.provider.name, price, self._now())
+
+    async def resize(self, num_vms: int, min_vms: int | None = None) -> None:
+        """Have at most `num_vms` desktops from now on, and at least `min_vms` (None: as many). Ends a draining."""
+        fewest = num_vms if min_vms is None else min_vms
+        if num_vms < 1 or not 0 <= fewest <= num_vms:
+            raise InputError(
+                f"a pool cannot have {fewest} to {num_vms} desktops; at least 1, and min_vms up to num_vms"
+            )
+        self._apply(self._roster.resize(fewest, num_vms, self._now()))
+
+    async def drain(self) -> None:
+        """Hand out no more desktops, and stop each one as it comes free."""
+        self._apply(self._roster.drain(self._now()))
+
+    async def free(self, desktop_id: str, reason: str = "an operator took it back") -> None:
+        """Take a desktop from whoever holds it, by force."""
+        slot = self._roster.fleet.slots.get(desktop_id)
+        if slot is None:
+            known = ", ".join(self._roster.fleet.slots) or "none"
+            raise InputError(f"there is no desktop {desktop_id!r} in this pool; there are: {known}")
+        if slot.request is None:
+            raise InputError(f"desktop {desktop_id} is not leased: it is {slot.state}")
+        self.revoke(slot.request.id, reason)
+
+    # --- carrying out ---
+
+    def _apply(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Grant(request, address):
+                    lease = Lease(request.id, address, request.spec)
+                    self._leases[request.id] = lease
+                    waiter = self._waiters[request.id]
+                    if not waiter.done():
+                        waiter.set_result(lease)
+                    data = {
+                        "desktop": address.id,
+                        "client": request.client,
+                        "waited_s": self._now() - request.arrived_at,
+                    }
+                    self._report("lease.granted", request.id, data)
+                case Refuse(request_id, error):
+                    waiter = self._waiters[request_id]
+                    if not waiter.done():
+                        waiter.set_exception(error)
+                    self._report("lease.refused", request_id, {"reason": str(error)})
+                case Revoke(lease_id, desktop_id, reason):
+                    if (lost := self._leases.pop(lease_id, None)) is not None:
+                        lost.lose(reason)
+                    self._report("lease.lost", lease_id, {"desktop": desktop_id, "reason": reason})
+                case Report(kind, subject, data):
+                    self._report(kind, subject, data)
+                case work if self._group is not None:
+                    self._group.create_task(self._perform(work))
+        self._set_timer()
+
+    async def _perform(self, work: Effect) -> None:
+        """Do one piece of slow work and report how it went."""
+        roster, config = self._roster, self.config
+        match work:
+            case Boot(desktop_id, spec):
+                booting = self.provider.boot(spec, desktop_id=desktop_id)
+                try:
+                    address = await _within(config.boot_timeout, booting, f"booting desktop {desktop_id}", BootError)
+                except DeskrollError as error:
+                    self._apply(roster.boot_failed(desktop_id, error, self._now()))
+                else:
+                    self._apply(roster.booted(desktop_id, address, self._now()))
+            case Revert(desktop_id, spec):
+                note = self._orphans.pop(desktop_id, None)
+                reset = self.provider.adopt(note, spec) if note else self.provider.revert(desktop_id, spec)
+                try:
+                    address = await _within(config.reset_timeout, reset, f"resetting desktop {desktop_id}", ResetError)
+                except DeskrollError as error:
+                    self._apply(roster.revert_failed(desktop_id, error, self._now()))
+                else:
+                    self._apply(roster.reverted(desktop_id, address, self._now()))
+            case Check(desktop_id, address, generation):
+                check = self.provider.check(address)
+                try:
+                    await _within(config.check_timeout, check, f"checking desktop {desktop_id}", DesktopLost)
+                except DeskrollError as error:
+                    self._apply(roster.check_failed(desktop_id, generation, error, self._now()))
+                else:
+                    self._apply(roster.checked(desktop_id, generation, self._now()))
+            case Stop(desktop_id):
+                note = self._orphans.get(desktop_id)
+                stop = self.provider.remove(note) if note else self.provider.stop(desktop_id)
+                try:
+                    await _within(config.stop_timeout, stop, f"stopping desktop {desktop_id}", DesktopError)
+                except DeskrollError as error:
+                    self._apply(roster.stop_failed(desktop_id, error, self._now()))
+                else:
+                    self._orphans.pop(desktop_id, None)
+                    self._apply(roster.stopped(desktop_id, self._now()))
+
+    def _lost(self, desktop_id: str, reason: str) -> None:
+        if not self._closing.is_set():
+            self._apply(self._roster.lost(desktop_id, reason, self._now()))
+
+    def _set_timer(self) -> None:
+        at = self._roster.next_wake()
+        if self._timer is not None:
+            if not self._timer.cancelled() and self._timer.when() <= at:
+                return
+            self._timer.cancel()
+        if not self._closing.is_set():
+            self._timer = asyncio.get_running_loop().call_at(at, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._apply(self._roster.tick(self._now()))
+
+    # --- life ---
+
+    async def _run(self, running: asyncio.Future[None]) -> None:
+        """Holds every task of the pool; ends when it closes, or with the error that broke it."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                running.set_result(None)
+                await self._until_closed()
+        except* _Closed:
+            pass
+        except* Exception as broken:
+            error = broken.exceptions[0]
+            self._end_all(
+                NoDesktop(f"the pool broke: {type(error).__name__}: {error}; this is a bug: please report it")
+            )
+            raise
+        finally:
+            self._group = None
+
+    async def _until_closed(self) -> None:
+        await self._closing.wait()
+        raise _Closed
+
+    async def _close(self, runner: asyncio.Task[None]) -> None:
+        self._end_all(NoDesktop("the pool is closed"))
+        await runner
+
+    def _end_all(self, error: DeskrollError) -> None:
+        """Let nobody wait for, or hold, anything any more."""
+        self._failure = self._failure or error
+        self._closing.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        for waiter in self._waiters.values():
+            if not waiter.done():
+                waiter.set_exception(error)
+        leases, self._leases = self._leases, {}
+        for lease in leases.values():
+            lease.lose(str(error))
+
+    def _require_running(self) -> None:
+        if self._group is None or self._failure is not None:
+            raise self._failure or NoDesktop("the pool is not open: use it with `async with`")
+
+    def _report(self, kind: str, subject: str, data: dict[str, object]) -> None:
+        self._sink.emit(Event(kind=kind, subject=subject, data=data))
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+class _Closed(Exception):
+    """Ends the task group, and with it what is still under way."""
+
+
+def new_lease_id() -> str:
+    """A name for a request and the lease that comes of it."""
+    return f"lease-{secrets.token_hex(6)}"
+
+
+async def _within(seconds: float, work: Awaitable[T], what: str, kind: type[DesktopError]) -> T:
+    """Await a provider's work; whatever goes wrong becomes an error of deskroll's that says what it was."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError:
+        raise kind(f"{what} did not finish within {seconds:g} s") from None
+    except DeskrollError:
+        raise
+    except Exception as error:
+        raise kind(f"{what}: {type(error).__name__}: {error}") from error
