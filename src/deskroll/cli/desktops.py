@@ -1,4 +1,4 @@
-"""`deskroll desktops`: start embedded desktops by hand, look at them, list them."""
+"""`deskroll desktops`: start embedded desktops by hand, look at them, list them, remove what was left behind."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ TOKEN_VARIABLE = "DESKROLL_TOKEN"  # noqa: S105
 
 @click.group()
 def desktops() -> None:
-    """Start embedded desktops by hand, look at them, list them."""
+    """Start embedded desktops by hand, look at them, list them, remove what was left behind."""
 
 
-def _parse_size(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, int]:
+def parse_size(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, int]:
+    """WIDTHxHEIGHT."""
     match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", value)
     if match is None:
         raise click.BadParameter(f"{value!r} is no size; write WIDTHxHEIGHT, e.g. 1920x1080")
@@ -59,9 +60,7 @@ def _parse_serve(_ctx: click.Context, _param: click.Parameter, value: str | None
     "--serve", callback=_parse_serve, metavar="HOST:PORT",
     help=f"Serve the guest protocol on TCP, one port a desktop from PORT on. Beyond loopback: set {TOKEN_VARIABLE}.",
 )  # fmt: skip
-@click.option(
-    "--size", default="1920x1080", show_default=True, callback=_parse_size, help="Width and height in pixels."
-)
+@click.option("--size", default="1920x1080", show_default=True, callback=parse_size, help="Width and height in pixels.")
 @click.option("--network", is_flag=True, help="Let programs inside reach the host's network.")
 @click.option(
     "--isolation", default="bwrap", show_default=True, type=click.Choice(["bwrap", "none"]),
@@ -208,6 +207,46 @@ def _row(note: Note) -> str:
     age = f"{time.time() - note.created_at:.0f}s"
     size = f"{note.width}x{note.height}"
     return f"{note.id:<14} {size:<9} {age:>5}  {owner:<12} {note.endpoint}"
+
+
+@desktops.command(epilog="Example:  deskroll desktops reap --dry-run")
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+def reap(dry_run: bool, as_json: bool) -> None:
+    """Remove desktops whose owner is gone, of every kind, and nothing else.
+
+    A process that was killed may leave desktops behind. Those of processes that still run are never touched.
+    """
+    import msgspec  # noqa: PLC0415
+
+    found = asyncio.run(_reap_all(dry_run))
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+        return
+    for note in found:
+        age = f"{time.time() - note.created_at:.0f} s old"
+        click.echo(
+            f"{note.id}: {'would be removed' if dry_run else 'removed'} ({age}, owner pid {note.owner.pid} is gone)"
+        )
+    if not found:
+        click.echo("Nothing to remove: every desktop has an owner that runs.")
+
+
+async def _reap_all(dry_run: bool) -> list[Note]:
+    from deskroll.desktops import reaper  # noqa: PLC0415
+    from deskroll.desktops.providers import make_provider  # noqa: PLC0415
+    from deskroll.errors import MissingDependency  # noqa: PLC0415
+    from deskroll.registry import Registry  # noqa: PLC0415
+
+    found: list[Note] = []
+    for entry in Registry().entries("provider"):
+        try:
+            provider = make_provider(entry.name)
+        except MissingDependency:
+            continue  # whoever cannot start such desktops has none
+        async with provider:
+            found += await (reaper.orphans(provider) if dry_run else reaper.reap(provider))
+    return found
 
 
 @desktops.command(epilog="Example:  deskroll desktops shot local-1a2b3c4d -o screen.png")

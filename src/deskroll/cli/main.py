@@ -15,7 +15,8 @@ from deskroll.errors import DeskrollError, InputError, MissingDependency
 
 _COMMANDS = {
     "demo": ("deskroll.cli.demo:demo", "Four desktops side by side, each with a real program. No key needed."),
-    "desktops": ("deskroll.cli.desktops:desktops", "Start desktops by hand, look at them, list them."),
+    "desktops": ("deskroll.cli.desktops:desktops", "Start desktops by hand, look at them, list them, reap leftovers."),
+    "pool": ("deskroll.cli.pool:pool", "Share desktops among programs: serve a pool, see it, steer it."),
     "doctor": ("deskroll.cli.doctor:doctor", "What is there, what is missing, what to run."),
 }
 

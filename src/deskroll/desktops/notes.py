@@ -80,10 +80,15 @@ N = TypeVar("N", bound=Note)
 
 
 @functools.cache
+def boot_id() -> str:
+    """Names this boot of this host."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+@functools.cache
 def host_id() -> str:
     """Names this boot of this host and our pid namespace."""
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}/{Path('/proc/self/ns/pid').readlink()}"
+    return f"{boot_id()}/{Path('/proc/self/ns/pid').readlink()}"
 
 
 def process_start(pid: int | str) -> int:

@@ -48,7 +48,7 @@ class Load(Record, frozen=True):
     """Whether boots are held off after failures."""
 
 
-class Waits(Record, frozen=True):
+class Waits(Record, frozen=True, omit_defaults=False):
     """How long the latest requests waited, in seconds."""
 
     count: int = 0

@@ -140,6 +140,13 @@ class Pool:
         """Take a desktop from its holder, whatever it does with it at the moment."""
         self._apply(self._roster.revoke(lease_id, reason, self._now()))
 
+    def withdraw(self, lease_id: str, reason: str) -> None:
+        """Call off a request that still waits; whoever waits gets `NoDesktop`."""
+        waiter = self._waiters.get(lease_id)
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(NoDesktop(f"request {lease_id} was called off: {reason}"))
+            self._apply(self._roster.cancel(lease_id, self._now()))
+
     # --- for operators ---
 
     async def status(self) -> PoolStatus:

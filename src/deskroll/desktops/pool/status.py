@@ -11,7 +11,7 @@ from deskroll.desktops.pool.slot import Slot, State
 from deskroll.types import Record
 
 
-class DesktopStatus(Record, frozen=True):
+class DesktopStatus(Record, frozen=True, omit_defaults=False):
     """One desktop."""
 
     id: str

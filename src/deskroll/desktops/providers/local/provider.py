@@ -14,7 +14,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -65,6 +65,13 @@ class LocalProvider:
         self._renewing: asyncio.Task[None] | None = None
         self._tell_lost: Callable[[str, str], None] | None = None
         self._closed = False
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str], sink: EventSink | None = None) -> LocalProvider:
+        """One option: `isolation`."""
+        if unknown := sorted(set(options) - {"isolation"}):
+            raise InputError(f"local desktops have no option {unknown[0]!r}; allowed: isolation=bwrap, isolation=none")
+        return cls(isolation=options.get("isolation", "bwrap"), sink=sink)
 
     async def __aenter__(self) -> LocalProvider:
         return self

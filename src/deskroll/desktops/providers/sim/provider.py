@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -48,6 +48,11 @@ class SimProvider:
         self._server = SimServer(self.world)
         self._open = False
         self._tell: list[Callable[[str, str], None]] = []
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str], sink: EventSink | None = None) -> SimProvider:
+        """The options are those of `SimSettings.parse`, e.g. `boot=1..3`, `reset=0.5`, `step_crashes=0.01`."""
+        return cls(SimSettings.parse(options), sink=sink)
 
     async def __aenter__(self) -> SimProvider:
         await self._server.__aenter__()

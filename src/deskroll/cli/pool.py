@@ -1,0 +1,187 @@
+"""`deskroll pool`: share desktops among programs, and see and steer the pool that is served."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING
+
+import click
+
+from deskroll.cli import program
+from deskroll.cli.desktops import TOKEN_VARIABLE, parse_size
+from deskroll.errors import InputError
+
+if TYPE_CHECKING:
+    from deskroll.desktops.pool import PoolConfig
+    from deskroll.desktops.service import PoolClient
+    from deskroll.types import Event
+
+_at = click.option(
+    "--at", default="", metavar="ADDRESS",
+    help=f"Where the pool is served: unix:PATH or HOST:PORT (set {TOKEN_VARIABLE}). Default: your usual socket.",
+)  # fmt: skip
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+
+
+@click.group()
+def pool() -> None:
+    """Share desktops among programs: serve a pool, see it, steer it."""
+
+
+def parse_options(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """KEY=VALUE, as often as they are given."""
+    options = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{value!r} is no option; write KEY=VALUE")
+        options[key] = text
+    return options
+
+
+def _parse_quotas(
+    _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
+) -> tuple[int | None, dict[str, int]]:
+    each, named = None, {}
+    for value in values:
+        name, _, number = value.rpartition("=")
+        if not (number.isascii() and number.isdigit()) or not 0 < int(number) < 10**6:
+            raise click.BadParameter(f"{value!r} is no quota; write N for every client, or CLIENT=N for one")
+        if name:
+            named[name] = int(number)
+        else:
+            each = int(number)
+    return each, named
+
+
+@pool.command(epilog="Example:  deskroll pool serve --provider local --num-vms 4 --listen 127.0.0.1:7000")
+@click.option("--provider", default="local", show_default=True, help="What kind of desktops: local, sim, or a plug-in.")
+@click.option(
+    "-o", "--option", "options", multiple=True, callback=parse_options, metavar="KEY=VALUE",
+    help="An option of the provider, e.g. -o isolation=none for local, -o boot=1..3 for sim.",
+)  # fmt: skip
+@click.option("--num-vms", default=3, show_default=True, type=click.IntRange(1), help="The most desktops alive.")
+@click.option("--min-vms", type=click.IntRange(0), help="The fewest; then the pool grows with the demand.")
+@click.option("--size", default="1920x1080", show_default=True, callback=parse_size, help="Width and height in pixels.")
+@click.option(
+    "--quota", "quotas", multiple=True, callback=_parse_quotas, metavar="[CLIENT=]N",
+    help="The most desktops that each client, or the named one, may hold at a time.",
+)  # fmt: skip
+@click.option(
+    "--listen", default="", metavar="ADDRESS",
+    help=f"unix:PATH or HOST:PORT. Default: your usual socket. TCP needs a token in {TOKEN_VARIABLE}.",
+)  # fmt: skip
+def serve(
+    provider: str,
+    options: dict[str, str],
+    num_vms: int,
+    min_vms: int | None,
+    size: tuple[int, int],
+    quotas: tuple[int | None, dict[str, int]],
+    listen: str,
+) -> None:
+    """Serve a pool of desktops until Ctrl-C, which takes all of them away.
+
+    Desktops that a killed pool has left behind are taken over or removed at the start.
+    """
+    from deskroll.desktops.base import DesktopSpec  # noqa: PLC0415
+    from deskroll.desktops.pool import PoolConfig, Quotas  # noqa: PLC0415
+
+    config = PoolConfig(
+        num_vms=num_vms,
+        min_vms=min_vms,
+        spec=DesktopSpec(width=size[0], height=size[1]),
+        quotas=Quotas(each=quotas[0], named=quotas[1]),
+    )
+    asyncio.run(_serve(provider, options, config, listen))
+
+
+async def _serve(provider: str, options: dict[str, str], config: PoolConfig, listen: str) -> None:
+    from deskroll.desktops.pool import Pool  # noqa: PLC0415
+    from deskroll.desktops.providers import make_provider  # noqa: PLC0415
+    from deskroll.desktops.service import Listen, PoolService  # noqa: PLC0415
+
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    sink = _Troubles()
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    pool = Pool(make_provider(provider, options, sink), config, sink=sink)
+    service = PoolService(pool, Listen.parse(listen), token=token)
+    async with pool, service:
+        size = f"{config.fewest} to {config.num_vms}" if config.fewest < config.num_vms else f"{config.num_vms}"
+        click.echo(f"pool of {size} {provider} desktops on {service.address}")
+        at = f" --at {service.address}" if listen else ""
+        click.echo(f"see it:  {program()} pool status{at}")
+        await stop.wait()
+        click.echo("stopping ...")
+
+
+class _Troubles:
+    """Tells of what an operator should know, as it happens."""
+
+    def emit(self, event: Event) -> None:
+        """Print what went wrong, and what was found and taken care of."""
+        reason = event.data.get("reason", "")
+        if event.kind in ("desktop.boot_failed", "desktop.broken", "desktop.unstoppable", "lease.lost"):
+            what = event.kind.partition(".")[2].replace("_", " ")
+            pause = f"; next attempt in {event.data['pause_s']:.0f} s" if event.data.get("pause_s", 0) >= 1 else ""
+            click.echo(f"{event.subject}: {what}: {reason}{pause}", err=True)
+        elif event.kind == "desktop.reaped":
+            click.echo(f"{event.subject}: removed, its owner (pid {event.data['owner_pid']}) is gone", err=True)
+
+
+@pool.command(epilog="Example:  deskroll pool status --json")
+@_at
+@_json
+@click.option("--once", is_flag=True, help="Print it once; the default where there is no terminal.")
+def status(at: str, as_json: bool, once: bool) -> None:
+    """Show the desktops of a pool, who waits, and what limits it; live on a terminal."""
+    from deskroll.cli.pool_view import show_status  # noqa: PLC0415
+
+    _with_pool(at, lambda client: show_status(client, as_json=as_json, once=once))
+
+
+@pool.command(epilog="Example:  deskroll pool release local-1a2b3c4d")
+@click.argument("desktop_id")
+@_at
+def release(desktop_id: str, at: str) -> None:
+    """Take a desktop from whoever holds it, by force.
+
+    Its holder gets LeaseLost on the next use and cannot touch it any more; the desktop is recycled.
+    """
+    _with_pool(at, lambda client: client.free(desktop_id))
+    click.echo(f"{desktop_id}: taken back; it is being recycled")
+
+
+@pool.command(epilog="Example:  deskroll pool resize 8 --min-vms 2")
+@click.argument("num_vms", type=click.IntRange(1))
+@click.option("--min-vms", type=click.IntRange(0), help="The fewest; default: as many as NUM_VMS.")
+@_at
+def resize(num_vms: int, min_vms: int | None, at: str) -> None:
+    """Have at most NUM_VMS desktops from now on. Nobody loses one by it; ends a draining."""
+    if min_vms is not None and min_vms > num_vms:
+        raise InputError(f"--min-vms {min_vms} is more than NUM_VMS ({num_vms})")
+    _with_pool(at, lambda client: client.resize(num_vms, min_vms))
+    click.echo(f"at most {num_vms} desktops from now on")
+
+
+@pool.command(epilog="Example:  deskroll pool drain && deskroll pool status")
+@_at
+def drain(at: str) -> None:
+    """Hand out no more desktops, and stop each one as it comes free. `resize` ends it."""
+    _with_pool(at, lambda client: client.drain())
+    click.echo("draining: no more desktops are handed out")
+
+
+def _with_pool(at: str, work: Callable[[PoolClient], Coroutine[None, None, None]]) -> None:
+    from deskroll.desktops.service import PoolClient  # noqa: PLC0415
+
+    async def run() -> None:
+        async with PoolClient(at, token=os.environ.get(TOKEN_VARIABLE, "")) as client:
+            await work(client)
+
+    asyncio.run(run())

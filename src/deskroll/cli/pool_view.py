@@ -1,0 +1,113 @@
+"""A pool on the terminal: one table, live or once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from deskroll.desktops.pool.slot import State
+
+if TYPE_CHECKING:
+    from deskroll.desktops.pool import DesktopStatus, PoolStatus
+    from deskroll.desktops.service import PoolClient
+
+REFRESH_S = 0.5
+_COLOURS = {
+    "leased": "green",
+    "ready": "cyan",
+    "booting": "yellow",
+    "checking": "yellow",
+    "recycling": "yellow",
+    "stopping": "red",
+}
+
+
+async def show_status(client: PoolClient, *, as_json: bool, once: bool) -> None:
+    """Print what goes on; on a terminal go on until interrupted."""
+    status = await client.status()
+    if as_json:
+        click.echo(msgspec.json.encode(status))
+        return
+    console = Console()
+    if once or not sys.stdout.isatty():
+        console.print(render(status, console.width))
+        return
+    with Live(render(status, console.width, console.height), console=console, auto_refresh=False, screen=True) as live:
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            live.update(render(await client.status(), console.width, console.height), refresh=True)
+
+
+def render(status: PoolStatus, width: int, height: int = 10_000) -> Group:
+    """The whole picture; of more desktops than fit on the screen, the ones that are busiest."""
+    rows = sorted(status.desktops, key=lambda desktop: (desktop.state == "ready", -desktop.since_s))
+    room = max(1, height - 9)
+    shown = rows if len(rows) <= room else rows[: room - 1]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", width=min(width, 110))
+    table.add_column("DESKTOP", no_wrap=True)
+    table.add_column("STATE", no_wrap=True)
+    table.add_column("FOR", justify="right", no_wrap=True)
+    table.add_column("LEASES", justify="right")
+    table.add_column("IN USE", justify="right")
+    table.add_column("HOLDER", ratio=1, overflow="ellipsis", no_wrap=True)
+    for desktop in shown:
+        table.add_row(*_row(desktop))
+    parts: list[Table | Text] = [*_summary(status), Text(), table]
+    if len(shown) < len(rows):
+        parts.append(Text(f"... and {len(rows) - len(shown)} more", style="dim"))
+    return Group(*parts)
+
+
+def _row(desktop: DesktopStatus) -> tuple[str | Text, ...]:
+    total = sum(desktop.seconds.values())
+    used = desktop.seconds.get(State.LEASED, 0.0) / total if total else 0.0
+    who = desktop.client + (f" ({desktop.group})" if desktop.group else "")
+    return (
+        desktop.id,
+        Text(desktop.state, style=_COLOURS.get(desktop.state, "")),
+        duration(desktop.since_s),
+        str(desktop.leases),
+        f"{used:.0%}",
+        who or Text(desktop.doomed, style="dim"),
+    )
+
+
+def _summary(status: PoolStatus) -> list[Text]:
+    counts = ", ".join(f"{count} {state}" for state, count in status.states.items() if count) or "none yet"
+    size = f"{status.min_vms}-{status.num_vms}" if status.min_vms < status.num_vms else f"{status.num_vms}"
+    head = Text.assemble((f"{status.provider} pool of {size}", "bold"), f": {counts}")
+    if status.draining:
+        head.append("  draining", style="bold red")
+    waits = status.waits
+    held = f" ({status.parked} held back by a quota)" if status.parked else ""
+    lines = [
+        head,
+        Text(
+            f"waiting: {status.waiting}{held}   served: {waits.count}   waited: p50 {duration(waits.p50)}, "
+            f"p95 {duration(waits.p95)}, longest {duration(waits.longest)}"
+        ),
+        Text(f"in use: {status.utilisation:.0%} of desktop time   limits now: {status.limit}"),
+    ]
+    if status.cost_usd:
+        lines.append(Text(f"cost so far: {status.cost_usd:.2f} USD"))
+    if status.last_error:
+        failing = f"{status.boot_failures} boots failed in a row; " if status.boot_failures else ""
+        lines.append(Text(f"last error: {failing}{status.last_error}", style="red" if status.boot_failures else "dim"))
+    return lines
+
+
+def duration(seconds: float) -> str:
+    """A time as a person reads it: 12 ms, 3.4 s, 5 min, 2.1 h."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 99.95:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

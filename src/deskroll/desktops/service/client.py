@@ -1,0 +1,269 @@
+"""PoolClient: a pool in another process, with the interface of a `Pool`.
+
+Owns one session for this process. Guarantees: a lease of which the service says that it is lost, or of which it can no
+longer be known that it is ours, raises `LeaseLost` on every use; a request that is cancelled, or whose answer never
+came, holds nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+
+from deskroll.desktops.base import DesktopSpec
+from deskroll.desktops.lease import Lease
+from deskroll.desktops.notes import boot_id
+from deskroll.desktops.pool import PoolStatus
+from deskroll.desktops.pool.pool import new_lease_id
+from deskroll.desktops.service.wire import (
+    SESSION_HEADER,
+    Alive,
+    Ask,
+    Done,
+    Free,
+    Granted,
+    Hello,
+    Listen,
+    Lost,
+    Problem,
+    Resize,
+    Return,
+    Welcome,
+)
+from deskroll.errors import DeskrollError, LeaseLost, NoDesktop
+from deskroll.types import Record
+
+T = TypeVar("T", bound=Record)
+CALL_S = 30.0
+"""Deadline of a call that does not wait for a desktop."""
+_MARGIN_S = 2.0
+"""A holder stops using its desktops this long before the service takes them back."""
+
+
+class PoolClient:
+    """A pool at an address (`unix:PATH` or `HOST:PORT`; nothing: the usual socket). Use with `async with`."""
+
+    def __init__(self, at: str = "", *, token: str = "", client: str = "") -> None:
+        self.at = Listen.parse(at)
+        self._client = client or f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}:{os.getpid()}"
+        self._token = token
+        self._http: aiohttp.ClientSession | None = None
+        self._session: Welcome | None = None
+        self._beginning = asyncio.Lock()
+        self._renewed_at = 0.0
+        self._leases: dict[str, Lease] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> PoolClient:
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        connector = (
+            aiohttp.UnixConnector(path=self.at.path, limit=0) if self.at.is_unix else aiohttp.TCPConnector(limit=0)
+        )
+        self._http = aiohttp.ClientSession(
+            connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+        )
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        session = self._session
+        await self._end_session("its holder left")
+        if self._http is not None:
+            if session is not None:
+                with contextlib.suppress(DeskrollError):  # where it cannot be reached, nothing of ours is left there
+                    await self._call("POST", "/leave", Done, session=session, timeout=5.0)
+            await self._http.close()
+
+    # --- for holders ---
+
+    @asynccontextmanager
+    async def lease(
+        self,
+        spec: DesktopSpec | None = None,
+        *,
+        priority: int = 0,
+        group: str = "",
+        timeout: float | None = None,
+    ) -> AsyncIterator[Lease]:
+        """Wait for a desktop and hold it for the length of the block; its reset goes on after that."""
+        ask = Ask(lease=new_lease_id(), spec=spec, priority=priority, group=group, timeout=timeout)
+        lease, session = await self._acquire(ask)
+        try:
+            yield lease
+        finally:
+            self._leases.pop(lease.id, None)
+            lost = bool(lease.lost)
+            lease.lose("it was given back")
+            await lease.close()
+            if not lost:
+                await asyncio.shield(self._give_back(ask.lease, session))
+
+    async def _acquire(self, ask: Ask) -> tuple[Lease, Welcome]:
+        session = await self._ready_session()
+        try:
+            granted = await self._call("POST", "/lease", Granted, ask, session=session, timeout=None)
+            lease = Lease(granted.lease, granted.address, granted.spec, seconds_left=self._seconds_left)
+            self._leases[lease.id] = lease
+        except LeaseLost as error:
+            # The service knows us no more: it was started anew, or could not hear us for too long. So begin again.
+            self._session_lost(session, str(error))
+            return await self._acquire(ask)
+        except BaseException:
+            await asyncio.shield(self._give_back(ask.lease, session))
+            raise
+        return lease, session
+
+    async def _give_back(self, lease_id: str, session: Welcome) -> None:
+        with contextlib.suppress(DeskrollError):  # where it cannot be reached, the end of the session gives it back
+            await self._call("POST", "/release", Done, Return(lease=lease_id), session=session)
+
+    # --- for operators ---
+
+    async def status(self) -> PoolStatus:
+        """What goes on at this moment."""
+        return await self._call("GET", "/status", PoolStatus)
+
+    async def resize(self, num_vms: int, min_vms: int | None = None) -> None:
+        """Have at most `num_vms` desktops from now on, and at least `min_vms` (None: as many). Ends a draining."""
+        await self._call("POST", "/resize", Done, Resize(num_vms=num_vms, min_vms=min_vms))
+
+    async def drain(self) -> None:
+        """Hand out no more desktops, and stop each one as it comes free."""
+        await self._call("POST", "/drain", Done)
+
+    async def free(self, desktop_id: str, reason: str = "an operator took it back") -> None:
+        """Take a desktop from whoever holds it, by force."""
+        await self._call("POST", "/free", Done, Free(desktop=desktop_id, reason=reason))
+
+    # --- the session ---
+
+    async def _ready_session(self) -> Welcome:
+        """This process's session, begun on first use and again after the service was started anew."""
+        async with self._beginning:
+            if self._session is None:
+                sent_at = _now()
+                session = await self._call("POST", "/session", Welcome, Hello(client=self._client, boot=boot_id()))
+                self._session, self._renewed_at = session, sent_at
+                heard = asyncio.Event()
+                self._tasks = [asyncio.create_task(self._listen(session, heard))]
+                if not session.watched:
+                    self._tasks.append(asyncio.create_task(self._beat(session)))
+                await heard.wait()
+            if self._session is None:
+                raise NoDesktop(f"the pool at {self.at} ended the session at once; is it being stopped?")
+            return self._session
+
+    async def _listen(self, session: Welcome, heard: asyncio.Event) -> None:
+        """Hear of leases that are taken away. Where the session lives by this connection, its end is the session's."""
+        try:
+            while self._session is session:
+                with contextlib.suppress(aiohttp.ClientError, OSError):
+                    await self._hear(session, heard)
+                if session.watched:
+                    self._session_lost(session, "the pool's service is gone")
+                else:
+                    heard.set()
+                    await asyncio.sleep(1.0)  # before the next attempt; until then heartbeats tell what is lost
+        finally:
+            heard.set()
+
+    async def _hear(self, session: Welcome, heard: asyncio.Event) -> None:
+        headers = {SESSION_HEADER: session.session}
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=CALL_S)  # a live service says something more often
+        async with self._require_http().get(f"{self.at.url}/events", headers=headers, timeout=timeout) as response:
+            async for line in response.content:
+                heard.set()
+                if response.status != 200:
+                    return
+                lost = msgspec.json.decode(line, type=Lost)
+                if lost.lease in self._leases:
+                    self._leases.pop(lost.lease).lose(lost.reason)
+
+    async def _beat(self, session: Welcome) -> None:
+        """Show signs of life between hosts."""
+        while self._session is session:
+            await asyncio.sleep(session.ttl_s / 3)
+            sent_at = _now()
+            held = set(self._leases)
+            try:
+                alive = await self._call("POST", "/heartbeat", Alive, session=session, timeout=session.ttl_s / 3)
+            except LeaseLost as error:
+                self._session_lost(session, str(error))
+            except DeskrollError:
+                continue  # the leases end by themselves when this goes on for too long
+            else:
+                self._renewed_at = sent_at
+                for lease_id in held - set(alive.leases):
+                    if (lease := self._leases.pop(lease_id, None)) is not None:
+                        lease.lose("the pool says that it is over")
+
+    def _seconds_left(self) -> float:
+        session = self._session
+        if session is None:
+            return 0.0
+        return math.inf if session.watched else self._renewed_at + session.ttl_s - _MARGIN_S - _now()
+
+    def _session_lost(self, session: Welcome, reason: str) -> None:
+        if self._session is session:
+            self._session = None
+            leases, self._leases = self._leases, {}
+            for lease in leases.values():
+                lease.lose(reason)
+
+    async def _end_session(self, reason: str) -> None:
+        if self._session is not None:
+            self._session_lost(self._session, reason)
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # --- HTTP ---
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        body: Record | None = None,
+        *,
+        session: Welcome | None = None,
+        timeout: float | None = CALL_S,
+    ) -> T:
+        headers = {SESSION_HEADER: session.session} if session else {}
+        data = msgspec.json.encode(body) if body is not None else None
+        limit = aiohttp.ClientTimeout(total=timeout, sock_connect=10.0)
+        try:
+            async with self._require_http().request(
+                method, f"{self.at.url}{path}", data=data, headers=headers, timeout=limit, allow_redirects=False
+            ) as response:
+                answer = await response.read()
+                if response.status == 200:
+                    return msgspec.json.decode(answer, type=kind)
+                raise msgspec.json.decode(answer, type=Problem).as_error()
+        except TimeoutError:
+            raise NoDesktop(f"the pool at {self.at} did not answer {path} within {timeout:g} s") from None
+        except (aiohttp.ClientConnectorError, FileNotFoundError) as error:
+            raise NoDesktop(f"no pool answers at {self.at}; start one:  deskroll pool serve") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise NoDesktop(f"the pool at {self.at} broke off {path}: {type(error).__name__}: {error}") from error
+        except msgspec.MsgspecError as error:
+            raise NoDesktop(f"what answers at {self.at} is no pool: {path}: {error}") from error
+
+    def _require_http(self) -> aiohttp.ClientSession:
+        if self._http is None:
+            raise NoDesktop("the pool's client is not open: use it with `async with`")
+        return self._http
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,297 @@
+"""PoolService: a pool behind HTTP, on a unix socket (0600) or, with a token, on TCP.
+
+Guarantees: a holder process that dies loses its desktops: at once where its connection shows it, after its time to
+live elsewhere. Every request is answered by a result or by an error that says what is wrong. Nothing is served on TCP
+without a token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+
+from deskroll.desktops.notes import boot_id
+from deskroll.desktops.pool import Pool
+from deskroll.desktops.service.sessions import Session, Sessions
+from deskroll.desktops.service.wire import (
+    MIN_TTL_S,
+    SESSION_HEADER,
+    Alive,
+    Ask,
+    Done,
+    Free,
+    Granted,
+    Hello,
+    Listen,
+    Lost,
+    Problem,
+    Resize,
+    Return,
+    Welcome,
+)
+from deskroll.errors import DeskrollError, InputError, LeaseLost
+from deskroll.types import Record
+
+T = TypeVar("T", bound=Record)
+_MAX_BODY = 1 << 20
+_KEEPALIVE_S = 10.0
+"""How often /events shows that the service is there."""
+_log = logging.getLogger(__name__)
+
+
+class PoolService:
+    """Serves one pool. Use with `async with`; the pool is the caller's."""
+
+    def __init__(self, pool: Pool, listen: Listen, *, token: str = "", ttl: float = 60.0) -> None:
+        if not listen.is_unix and not token:
+            raise InputError(
+                f"serving a pool on {listen} needs a token: anyone who reaches it could use the desktops. "
+                "Set DESKROLL_TOKEN to a secret of your choice, or serve on a unix socket"
+            )
+        if ttl < MIN_TTL_S:
+            raise InputError(f"the time to live of a session is {ttl:g} s; allowed: {MIN_TTL_S:g} s and more")
+        self._pool = pool
+        self._listen = listen
+        self._expected = f"Bearer {token}".encode() if token else b""
+        self._sessions = Sessions(pool, ttl)
+        self._stack = AsyncExitStack()
+        self.port = listen.port
+        """The port in use, where one was left to choose."""
+
+    async def __aenter__(self) -> PoolService:
+        app = web.Application(client_max_size=_MAX_BODY)
+        for (method, path), handler in self._endpoints().items():
+            app.router.add_route(method, path, self._guarded(handler))
+        # A holder that goes away while it waits must not get a desktop.
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        await runner.setup()
+        self._stack.push_async_callback(runner.cleanup)
+        try:
+            listener = _bind(self._listen)
+            if self._listen.is_unix:
+                self._stack.callback(Path(self._listen.path).unlink, missing_ok=True)
+            else:
+                self.port = listener.getsockname()[1]
+            await web.SockSite(runner, listener, backlog=4096).start()
+            watching = asyncio.create_task(self._watch_sessions())
+            self._stack.push_async_callback(_cancelled, watching)
+            self._stack.callback(self._sessions.end_all, "the pool's service was stopped")
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._stack.aclose()
+
+    @property
+    def address(self) -> Listen:
+        """Where it really listens."""
+        return msgspec.structs.replace(self._listen, port=self.port)
+
+    def _endpoints(self) -> dict[tuple[str, str], Callable[[web.Request], Awaitable[web.StreamResponse]]]:
+        return {
+            ("POST", "/session"): self._begin,
+            ("GET", "/events"): self._events,
+            ("POST", "/heartbeat"): self._heartbeat,
+            ("POST", "/leave"): self._leave,
+            ("POST", "/lease"): self._lease,
+            ("POST", "/release"): self._release,
+            ("GET", "/status"): self._status,
+            ("POST", "/resize"): self._resize,
+            ("POST", "/drain"): self._drain,
+            ("POST", "/free"): self._free,
+        }
+
+    def _guarded(
+        self, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """Token and errors, around every endpoint."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            given = request.headers.get("Authorization", "").encode(errors="replace")
+            if self._expected and not hmac.compare_digest(given, self._expected):
+                return _answer(Problem(error="this pool wants its token: set DESKROLL_TOKEN to it"), 401)
+            if "Origin" in request.headers:
+                return _answer(Problem(error="a pool takes no requests from web pages"), 403)
+            try:
+                return await handler(request)
+            except DeskrollError as error:
+                status = 400 if isinstance(error, InputError) else 409
+                return _answer(Problem(error=str(error), kind=type(error).__name__), status)
+            except web.HTTPException as error:
+                return _answer(Problem(error=error.text or error.reason), error.status)
+            except Exception as error:  # noqa: BLE001
+                # A bug here must cost one request, not every holder's desktop.
+                _log.exception("%s %s failed", request.method, request.path)
+                return _answer(Problem(error=f"{request.path} failed inside: {type(error).__name__}: {error}"), 500)
+
+        return answer
+
+    # --- sessions ---
+
+    async def _begin(self, request: web.Request) -> web.Response:
+        hello = await _read(request, Hello)
+        if self._pool.provider.capabilities.host_only and hello.boot != boot_id():
+            raise InputError(
+                f"the {self._pool.provider.name} desktops of this pool can be reached from their own host only; "
+                "run the holder there, or use a provider whose desktops have addresses on the network"
+            )
+        session = self._sessions.begin(hello.client, _now())
+        return _answer(Welcome(session=session.id, ttl_s=session.ttl, watched=self._listen.is_unix))
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        """Tell a holder of what it has lost. On one host the connection is also its sign of life."""
+        session = self._session(request)
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        session.watched = self._listen.is_unix
+        try:
+            await response.prepare(request)
+            await response.write(msgspec.json.encode(Lost()) + b"\n")
+            while True:
+                try:
+                    lost = await asyncio.wait_for(session.events.get(), _KEEPALIVE_S)
+                except TimeoutError:
+                    lost = Lost()
+                if lost is None:
+                    return response
+                await response.write(msgspec.json.encode(lost) + b"\n")
+        except ConnectionError:
+            return response
+        finally:
+            if session.watched:
+                self._sessions.end(session, f"its holder {session.client} is gone")
+
+    async def _heartbeat(self, request: web.Request) -> web.Response:
+        return _answer(Alive(leases=tuple(self._session(request).leases)))
+
+    async def _leave(self, request: web.Request) -> web.Response:
+        self._sessions.end(self._session(request), "its holder left")
+        return _answer(Done())
+
+    # --- leases ---
+
+    async def _lease(self, request: web.Request) -> web.Response:
+        session = self._session(request)
+        ask = await _read(request, Ask)
+        if ask.lease in session.asking:
+            raise InputError(f"there is a request {ask.lease} already; give another name")
+        session.asking.add(ask.lease)
+        try:
+            lease = await self._pool.acquire(
+                ask.spec, priority=ask.priority, group=ask.group, client=session.client, timeout=ask.timeout,
+                lease_id=ask.lease,
+            )  # fmt: skip
+        finally:
+            session.asking.discard(ask.lease)
+        if session.ended:
+            self._pool.revoke(lease.id, session.ended)
+            raise LeaseLost(f"lease {ask.lease}: {session.ended}")
+        session.leases[lease.id] = lease
+        lease.on_lost = session.tell
+        return _answer(Granted(lease=lease.id, address=lease.address, spec=lease.spec))
+
+    async def _release(self, request: web.Request) -> web.Response:
+        session = self._session(request)
+        name = (await _read(request, Return)).lease
+        if name in session.asking:
+            self._pool.withdraw(name, "its holder wants it no more")
+        elif session.leases.pop(name, None) is not None:
+            self._pool.release(name)
+        return _answer(Done())
+
+    # --- operators ---
+
+    async def _status(self, request: web.Request) -> web.Response:
+        return _answer(await self._pool.status())
+
+    async def _resize(self, request: web.Request) -> web.Response:
+        size = await _read(request, Resize)
+        await self._pool.resize(size.num_vms, size.min_vms)
+        return _answer(Done())
+
+    async def _drain(self, request: web.Request) -> web.Response:
+        await self._pool.drain()
+        return _answer(Done())
+
+    async def _free(self, request: web.Request) -> web.Response:
+        free = await _read(request, Free)
+        await self._pool.free(free.desktop, free.reason)
+        return _answer(Done())
+
+    # ---
+
+    def _session(self, request: web.Request) -> Session:
+        session = self._sessions.find(request.headers.get(SESSION_HEADER, ""))
+        if session is None:
+            raise LeaseLost(f"there is no such session (any more); begin one with POST /session, send {SESSION_HEADER}")
+        session.renew(_now())
+        return session
+
+    async def _watch_sessions(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)  # sessions that give no sign of life raise no event
+            self._sessions.end_expired(_now())
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _answer(record: Record, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(record), status=status, content_type="application/json")
+
+
+async def _read(request: web.Request, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(await request.read() or b"{}", type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InputError(f"{request.path}: {error}") from None
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def _bind(listen: Listen) -> socket.socket:
+    """A listening socket; one that is left of a dead service is replaced, one that answers is an error."""
+    if not listen.is_unix:
+        family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+        try:
+            return socket.create_server((listen.host, listen.port), family=family, backlog=4096)
+        except OSError as error:
+            raise InputError(f"cannot serve on {listen}: {error.strerror or error}") from error
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(listen.path)
+        except FileNotFoundError:
+            pass
+        except ConnectionRefusedError:
+            Path(listen.path).unlink(missing_ok=True)
+        except OSError as error:
+            raise InputError(f"cannot serve on {listen}: {error.strerror or error}") from error
+        else:
+            raise InputError(f"a pool is served on {listen} already; use it, stop it, or listen somewhere else")
+    listener = socket.socket(socket.AF_UNIX)
+    old = os.umask(0o177)
+    try:
+        listener.bind(listen.path)
+    except OSError as error:
+        listener.close()
+        raise InputError(f"cannot serve on {listen}: {error.strerror or error}") from error
+    finally:
+        os.umask(old)
+    listener.listen(4096)
+    listener.setblocking(False)
+    return listener

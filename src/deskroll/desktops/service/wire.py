@@ -1,0 +1,166 @@
+"""What goes to and fro between a pool's service and its clients, and where a service listens."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from deskroll.desktops.base import Address, DesktopSpec
+from deskroll.desktops.notes import runtime_root
+from deskroll.errors import (
+    BootError,
+    ConfigError,
+    DeskrollError,
+    DesktopError,
+    InputError,
+    LeaseLost,
+    MissingDependency,
+    NoDesktop,
+)
+from deskroll.types import Record
+
+SESSION_HEADER = "Deskroll-Session"
+MIN_TTL_S = 30.0
+
+
+class Listen(Record, frozen=True):
+    """Where a service listens: a unix socket, or a TCP port."""
+
+    path: str = ""
+    host: str = ""
+    port: int = 0
+
+    @classmethod
+    def parse(cls, text: str = "") -> Listen:
+        """Read `unix:PATH`, `HOST:PORT` or `http://HOST:PORT`; nothing: the usual socket of this user."""
+        if not text:
+            return cls(path=str(runtime_root() / "pool.sock"))
+        if text.startswith("unix:"):
+            path = text.removeprefix("unix:")
+            if not path or len(path.encode()) > 107:
+                raise InputError(f"{text!r} is no socket; write unix:PATH with a path of at most 107 bytes")
+            return cls(path=path)
+        host, _, port = text.removeprefix("http://").rstrip("/").rpartition(":")
+        if not host.strip("[]") or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
+            raise InputError(f"{text!r} is no address; write unix:PATH, or HOST:PORT with a port up to 65535")
+        return cls(host=host.strip("[]"), port=int(port))
+
+    @property
+    def is_unix(self) -> bool:
+        """Whether it is a unix socket."""
+        return bool(self.path)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        if self.path or self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def url(self) -> str:
+        """The start of every request's address."""
+        if self.path:
+            return "http://pool"
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.path else self.url
+
+
+class Hello(Record, frozen=True):
+    """A holder process begins a session."""
+
+    client: str = ""
+    """Its name: what quotas count by, and people read."""
+    boot: str = ""
+    """The boot of its host: desktops that only their own host reaches go to nobody else."""
+
+
+class Welcome(Record, frozen=True, omit_defaults=False):
+    """The session of a holder process."""
+
+    session: str
+    ttl_s: float
+    """It ends this long after the last sign of life."""
+    watched: bool
+    """Whether it ends at once with its connection to /events instead."""
+
+
+class Ask(Record, frozen=True):
+    """A holder wants a desktop. The answer comes when it has one."""
+
+    lease: str
+    """Its name, chosen by the holder, so that it can give back what it never heard of."""
+    spec: DesktopSpec | None = None
+    """None: as the pool's desktops are."""
+    priority: int = 0
+    group: str = ""
+    timeout: float | None = None
+
+
+class Granted(Record, frozen=True):
+    """A holder has a desktop."""
+
+    lease: str
+    address: Address
+    spec: DesktopSpec
+
+
+class Return(Record, frozen=True):
+    """A holder gives a desktop back."""
+
+    lease: str
+
+
+class Lost(Record, frozen=True):
+    """One line of /events: a lease was taken from its holder. Empty ones only show that the service is there."""
+
+    lease: str = ""
+    reason: str = ""
+
+
+class Alive(Record, frozen=True, omit_defaults=False):
+    """The answer to a heartbeat: what the session holds."""
+
+    leases: tuple[str, ...]
+
+
+class Resize(Record, frozen=True):
+    """How many desktops there shall be."""
+
+    num_vms: int
+    min_vms: int | None = None
+
+
+class Free(Record, frozen=True):
+    """Take a desktop from its holder."""
+
+    desktop: str
+    reason: str = "an operator took it back"
+
+
+class Done(Record, frozen=True, omit_defaults=False):
+    """It was done."""
+
+    ok: bool = True
+
+
+class Problem(Record, frozen=True):
+    """Why it was not."""
+
+    error: str
+    kind: str = "DesktopError"
+    """The name of the error's class in `errors.py`."""
+
+    def as_error(self) -> DeskrollError:
+        """The error as the client raises it."""
+        kind = _KINDS.get(self.kind, DesktopError)
+        return kind(self.error)
+
+
+_KINDS: dict[str, type[DeskrollError]] = {
+    kind.__name__: kind for kind in (NoDesktop, LeaseLost, InputError, ConfigError, MissingDependency, BootError)
+}
