@@ -236,7 +236,7 @@ class PoolUnderTest(RuleBasedStateMachine):
     def find(self, adopt: bool) -> None:
         desktop_id = f"found{next(self.requests)}"
         self.machines[desktop_id] = Machine()
-        self.do(self.roster.found(desktop_id, adopt=adopt, now=self.now))
+        self.do(self.roster.found([desktop_id], adopt=adopt, now=self.now))
 
     # --- the operator and the clock ---
 

@@ -57,10 +57,9 @@ class Pool:
             runner = asyncio.create_task(self._run(running))
             self._stack.push_async_callback(self._close, runner)
             await running
-            for note in await orphans(self.provider):
-                self._orphans[note.id] = note
-                self._apply(self._roster.found(note.id, adopt=self.provider.capabilities.adopts, now=self._now()))
-            self._apply(self._roster.tick(self._now()))
+            self._orphans = {note.id: note for note in await orphans(self.provider)}
+            adopt = self.provider.capabilities.adopts
+            self._apply(self._roster.found(list(self._orphans), adopt=adopt, now=self._now()))
         except BaseException:
             await self._stack.aclose()
             raise

@@ -12,7 +12,7 @@ has passed); it returns what is to be done now. Guarantees, whatever the sequenc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from deskroll.desktops.base import Address, Capabilities, DesktopSpec, Fence, Recycling
 from deskroll.desktops.pool.backoff import Backoff
@@ -105,15 +105,16 @@ class Roster:
             self._doom(slot, "the pool is being drained")
         return self._end()
 
-    def found(self, desktop_id: str, *, adopt: bool, now: float) -> list[Effect]:
-        """A desktop of a dead owner was found: take it over, or take it away. It counts as alive until it is gone."""
+    def found(self, desktop_ids: Sequence[str], *, adopt: bool, now: float) -> list[Effect]:
+        """Desktops of dead owners were found: take them over, or away. Each counts as alive until it is gone."""
         self._begin(now)
-        if adopt and len(self.fleet) < self.most:
-            self.fleet.add(Slot(desktop_id, self._config.spec, State.RECYCLING, now))
-            self._do(Revert(desktop_id, self._config.spec))
-        else:
-            self.fleet.add(Slot(desktop_id, self._config.spec, State.STOPPING, now))
-            self._do(Stop(desktop_id))
+        for desktop_id in desktop_ids:
+            if adopt and len(self.fleet) < self.most:
+                self.fleet.add(Slot(desktop_id, self._config.spec, State.RECYCLING, now))
+                self._do(Revert(desktop_id, self._config.spec))
+            else:
+                self.fleet.add(Slot(desktop_id, self._config.spec, State.STOPPING, now))
+                self._do(Stop(desktop_id))
         return self._end()
 
     # --- what comes of the work ---

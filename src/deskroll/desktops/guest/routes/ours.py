@@ -12,6 +12,7 @@ from deskroll.actions import Action
 from deskroll.desktops.base import Observe, Settle
 from deskroll.desktops.guest.forward import carry
 from deskroll.desktops.guest.requests import BadRequest, read_json, read_number
+from deskroll.desktops.guest.room import check_room
 from deskroll.desktops.guest.routes import MACHINE
 from deskroll.desktops.x11 import clipboard, windows
 
@@ -43,9 +44,11 @@ async def about(request: web.Request) -> web.Response:
 
 @routes.get("/health")
 async def health(request: web.Request) -> web.Response:
-    """200 when every part is alive and the X server answers, else 503."""
-    await request.app[MACHINE].check()
-    return web.json_response({"status": "ok", "parts": request.app[MACHINE].session.part_pids()})
+    """200 when every part is alive, the X server answers and there is room for files and in memory, else 503."""
+    machine = request.app[MACHINE]
+    await machine.check()
+    check_room((str(machine.session.home), "/tmp"))  # noqa: S108
+    return web.json_response({"status": "ok", "parts": machine.session.part_pids()})
 
 
 @routes.post("/step")
