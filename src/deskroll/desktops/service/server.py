@@ -272,13 +272,16 @@ def _bind(listen: Listen) -> socket.socket:
             return socket.create_server((listen.host, listen.port), family=family, backlog=4096)
         except OSError as error:
             raise InputError(f"cannot serve on {listen}: {error.strerror or error}") from error
+    path = Path(listen.path)
+    if path.exists() and not path.is_socket():
+        raise InputError(f"cannot serve on {listen}: there is something else at that path")
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(listen.path)
         except FileNotFoundError:
             pass
         except ConnectionRefusedError:
-            Path(listen.path).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)  # left by a service that was killed
         except OSError as error:
             raise InputError(f"cannot serve on {listen}: {error.strerror or error}") from error
         else:

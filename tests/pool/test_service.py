@@ -1,0 +1,336 @@
+"""The pool as a service: real sockets, real holder processes, and what happens when either end dies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import stat
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from deskroll.actions import Click
+from deskroll.desktops.base import DesktopSpec
+from deskroll.desktops.lease import Lease
+from deskroll.desktops.pool import Quotas
+from deskroll.desktops.service import Listen, PoolClient, PoolService
+from deskroll.desktops.service.sessions import Sessions
+from deskroll.desktops.service.wire import SESSION_HEADER
+from deskroll.errors import InputError, LeaseLost, NoDesktop
+from tests.pool.conftest import Open, SimPool, settle
+from tests.waiting import eventually
+
+ROOT = Path(__file__).parent.parent.parent
+TOKEN = "s3cret"
+
+
+@pytest_asyncio.fixture
+async def service(open_pool: Open, tmp_path: Path) -> AsyncIterator[tuple[SimPool, str]]:
+    """A pool of two desktops, served on a unix socket."""
+    pool = await open_pool(num_vms=2)
+    at = f"unix:{tmp_path / 'pool.sock'}"
+    async with PoolService(pool, Listen.parse(at)):
+        yield pool, at
+
+
+@asynccontextmanager
+async def holder(at: str, count: int) -> AsyncIterator[tuple[Process, list[str]]]:
+    """A process that holds desktops."""
+    command = [sys.executable, "-m", "tests.pool.holder", at, str(count)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, cwd=ROOT)
+    try:
+        assert process.stdout is not None
+        yield process, json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_a_client_has_the_interface_of_a_pool(service: tuple[SimPool, str]) -> None:
+    pool, at = service
+    async with PoolClient(at, client="ann") as client:
+        async with client.lease(DesktopSpec(), group="g") as lease:
+            await lease.desktop.step([Click(x=5, y=5)])
+            status = await client.status()
+            (held,) = (desktop for desktop in status.desktops if desktop.state == "leased")
+            assert (held.id, held.client, held.group) == (lease.address.id, "ann", "g")
+        await pool.until_ready(2)
+        with pytest.raises(LeaseLost, match="given back"):
+            await lease.desktop.screenshot()
+        await client.resize(1)
+        assert (await client.status()).num_vms == 1
+        await client.drain()
+        with pytest.raises(NoDesktop, match="drained"):
+            async with client.lease():
+                pass
+
+
+async def test_the_socket_is_ours_alone_and_goes_with_the_service(open_pool: Open, tmp_path: Path) -> None:
+    path = tmp_path / "pool.sock"
+    path.write_text("precious")
+    pool = await open_pool(num_vms=1)
+    with pytest.raises(InputError, match="something else"):
+        async with PoolService(pool, Listen.parse(f"unix:{path}")):
+            pass
+    assert path.read_text() == "precious"
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))  # left behind: nobody listens
+    async with PoolService(pool, Listen.parse(f"unix:{path}")):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with pytest.raises(InputError, match="already"):
+            async with PoolService(pool, Listen.parse(f"unix:{path}")):
+                pass
+    assert not path.exists()
+
+
+async def test_errors_arrive_as_they_were(service: tuple[SimPool, str]) -> None:
+    _, at = service
+    async with PoolClient(at) as client:
+        with pytest.raises(InputError, match="snapshot is 'nonsense'"):
+            async with client.lease(DesktopSpec(snapshot="nonsense")):
+                pass
+        with pytest.raises(InputError, match="no desktop 'sim-0'"):
+            await client.free("sim-0")
+        async with client.lease(), client.lease():
+            with pytest.raises(NoDesktop, match="resource_timeout"):
+                async with client.lease(timeout=0.05):
+                    pass
+
+
+async def test_a_killed_holder_loses_its_desktops_at_once(service: tuple[SimPool, str]) -> None:
+    pool, at = service
+    async with holder(at, 2) as (process, held), PoolClient(at) as client:
+        assert (await client.status()).states["leased"] == 2
+        process.send_signal(signal.SIGKILL)
+        async with client.lease() as first, client.lease() as second:  # only the dead one's can be handed out
+            assert {first.address.id, second.address.id} == set(held)
+    assert [event.data["reason"] for event in pool.events.of("lease.lost")] == ["its holder holder is gone"] * 2
+
+
+async def test_a_holder_that_is_stopped_keeps_its_desktops_until_an_operator_says_so(
+    service: tuple[SimPool, str],
+) -> None:
+    _, at = service
+    async with holder(at, 1) as (process, held), PoolClient(at) as client:
+        process.send_signal(signal.SIGSTOP)
+        async with client.lease() as other:
+            assert other.address.id not in held
+            await client.free(held[0])
+            async with client.lease() as taken:
+                assert taken.address.id == held[0]
+
+
+async def test_a_late_holder_is_told_and_cannot_touch_it(service: tuple[SimPool, str]) -> None:
+    _, at = service
+    async with PoolClient(at) as client, client.lease() as lease:
+        await client.free(lease.address.id, "it was needed elsewhere")
+
+        async def told() -> bool:
+            return bool(lease.lost)
+
+        await eventually(told, "the holder hears of it")
+        with pytest.raises(LeaseLost, match="needed elsewhere"):
+            await lease.desktop.screenshot()
+
+
+async def test_a_cancelled_request_holds_nothing(service: tuple[SimPool, str]) -> None:
+    pool, at = service
+    async with PoolClient(at) as client:
+
+        async def ask() -> None:
+            async with client.lease():
+                await asyncio.Event().wait()
+
+        async with client.lease(), client.lease():
+            waiting = asyncio.create_task(ask())
+
+            async def waits() -> bool:
+                return (await client.status()).waiting == 1
+
+            await eventually(waits, "it waits")
+            waiting.cancel()
+            await asyncio.wait([waiting])
+
+            async def nobody() -> bool:
+                return (await client.status()).waiting == 0
+
+            await eventually(nobody, "nobody waits any more")
+        for turns in range(12):  # at whatever moment it comes
+            asking = asyncio.create_task(ask())
+            for _ in range(turns):
+                await asyncio.sleep(0.0005)
+            asking.cancel()
+            await asyncio.wait([asking])
+        await pool.until_ready(2)
+
+
+async def test_a_client_that_leaves_gives_everything_back(service: tuple[SimPool, str]) -> None:
+    pool, at = service
+    async with PoolClient(at) as client:
+        stack = AsyncExitStack()
+        await stack.enter_async_context(client.lease())
+    await pool.until_ready(2)
+    await stack.aclose()
+
+
+async def test_when_the_service_goes_the_leases_go(open_pool: Open, tmp_path: Path) -> None:
+    pool = await open_pool(num_vms=1)
+    at = f"unix:{tmp_path / 'pool.sock'}"
+    async with PoolClient(at) as client, AsyncExitStack() as stack:
+        async with PoolService(pool, Listen.parse(at)):
+            lease = await stack.enter_async_context(client.lease())
+
+        async def lost() -> bool:
+            return bool(lease.lost)
+
+        await eventually(lost, "the holder hears of it")
+        with pytest.raises(NoDesktop, match=r"no pool answers at .*pool serve"):
+            await client.status()
+        async with PoolService(pool, Listen.parse(at)), client.lease() as again:  # started anew: the client goes on
+            await again.desktop.screenshot()
+
+
+@pytest.mark.parametrize("text", ["nonsense", "1.2.3.4", "unix:", "host:99999", ":5", "unix:" + "x" * 200])
+def test_an_address_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="unix:PATH"):
+        Listen.parse(text)
+
+
+@pytest_asyncio.fixture
+async def tcp(open_pool: Open) -> AsyncIterator[tuple[SimPool, str]]:
+    """A pool of two desktops, served on TCP with a token."""
+    pool = await open_pool(num_vms=2)
+    async with PoolService(pool, Listen.parse("127.0.0.1:0"), token=TOKEN) as service:
+        yield pool, str(service.address)
+
+
+async def test_tcp_wants_its_token(open_pool: Open, tcp: tuple[SimPool, str]) -> None:
+    pool, at = tcp
+    with pytest.raises(InputError, match="needs a token"):
+        PoolService(pool, Listen.parse("127.0.0.1:0"))
+    for token in ("", "wrong"):
+        async with PoolClient(at, token=token) as client:
+            with pytest.raises(Exception, match="wants its token"):
+                await client.status()
+            with pytest.raises(Exception, match="wants its token"):
+                async with client.lease():
+                    pass
+    async with PoolClient(at, token=TOKEN) as client, client.lease() as lease:
+        await lease.desktop.screenshot()
+
+
+async def test_a_web_page_gets_nothing(tcp: tuple[SimPool, str]) -> None:
+    _, at = tcp
+    headers = {"Authorization": f"Bearer {TOKEN}", "Origin": "http://evil.example"}
+    async with aiohttp.ClientSession() as http, http.get(f"{at}/status", headers=headers) as answer:
+        assert answer.status == 403
+
+
+async def test_over_tcp_a_session_lives_by_its_heartbeats(tcp: tuple[SimPool, str]) -> None:
+    """By plain requests, as a program in another language would make them."""
+    pool, at = tcp
+    async with aiohttp.ClientSession(base_url=at, headers={"Authorization": f"Bearer {TOKEN}"}) as http:
+        async with http.post("/session", json={"client": "curl", "boot": boot()}) as answer:
+            hello = await answer.json()
+        assert hello["ttl_s"] >= 30
+        assert hello["watched"] is False
+        ours = {SESSION_HEADER: hello["session"]}
+        async with http.post("/lease", json={"lease": "mine"}, headers=ours) as answer:
+            assert (await answer.json())["address"]["provider"] == "sim"
+        async with http.post("/heartbeat", headers=ours) as answer:
+            assert await answer.json() == {"leases": ["mine"]}
+        async with http.post("/release", json={"lease": "mine"}, headers=ours) as answer:
+            assert answer.status == 200
+        async with http.post("/heartbeat", headers={SESSION_HEADER: "unknown"}) as answer:
+            assert answer.status == 409
+            assert "no such session" in (await answer.json())["error"]
+        for body in (b"{", b"[]", b'{"lease": 5}', b'{"lease": "x", "spec": {"width": "wide"}}'):
+            async with http.post("/lease", data=body, headers=ours) as answer:
+                assert answer.status == 400
+                assert "error" in await answer.json()
+    await pool.until_ready(2)
+
+
+def boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+async def test_a_session_without_a_sign_of_life_loses_everything(open_pool: Open) -> None:
+    pool = await open_pool(num_vms=1)
+    sessions = Sessions(pool, ttl=30.0)
+    session = sessions.begin("far", now=100.0)
+    lease = await pool.acquire(client="far")
+    session.leases[lease.id] = lease
+    session.renew(now=120.0)
+    sessions.end_expired(now=149.0)
+    assert not lease.lost
+    sessions.end_expired(now=151.0)
+    assert lease.lost == "its holder far gave no sign of life for 30 s"
+    assert sessions.find(session.id) is None
+
+
+async def test_a_far_holder_stops_by_itself_before_its_time_is_over(open_pool: Open) -> None:
+    pool = await open_pool({"step_hangs": "1", "fence": "timed"}, num_vms=1)
+    granted = await pool.acquire()
+    time_left = 0.2
+    lease = Lease(granted.id, granted.address, granted.spec, seconds_left=lambda: time_left)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(lease.close)
+        with pytest.raises(LeaseLost, match="during a request"):
+            await lease.desktop.step([Click(x=1, y=1)])  # it may take 30 s, but not longer than the lease
+        time_left = 0.0
+        with pytest.raises(LeaseLost, match="could not be reached in time"):
+            await lease.desktop.screenshot()
+
+
+async def test_desktops_of_this_host_go_to_holders_of_this_host(tcp: tuple[SimPool, str]) -> None:
+    _, at = tcp
+    async with (
+        aiohttp.ClientSession(base_url=at, headers={"Authorization": f"Bearer {TOKEN}"}) as http,
+        http.post("/session", json={"boot": "another host's"}) as answer,
+    ):
+        assert answer.status == 400
+        assert "own host only" in (await answer.json())["error"]
+
+
+async def test_quotas_count_by_client(open_pool: Open, tmp_path: Path) -> None:
+    pool = await open_pool(num_vms=3, quotas=Quotas(each=1))
+    await pool.until_ready(3)
+    at = f"unix:{tmp_path / 'pool.sock'}"
+    async with (
+        PoolService(pool, Listen.parse(at)),
+        PoolClient(at, client="a") as one,
+        PoolClient(at, client="b") as two,
+        one.lease(),
+    ):
+        with pytest.raises(NoDesktop, match="resource_timeout"):
+            async with one.lease(timeout=0.05):
+                pass
+        async with two.lease():
+            pass
+
+
+async def test_many_holders_at_once(open_pool: Open, tmp_path: Path) -> None:
+    pool = await open_pool({"reset": "0", "boot": "0"}, num_vms=10)
+    at = f"unix:{tmp_path / 'pool.sock'}"
+    async with PoolService(pool, Listen.parse(at)), PoolClient(at) as client:
+
+        async def use() -> None:
+            async with client.lease() as lease:
+                await lease.desktop.step([Click(x=1, y=1)])
+
+        await asyncio.gather(*(use() for _ in range(200)))
+        await settle()
+    assert pool.world.resets >= 190
+    assert os.listdir(tmp_path) == []
