@@ -95,6 +95,15 @@ async def _serve(settings: GuestSettings, listen_file: int, speak: int) -> None:
     abandoned = asyncio.Event()
     # The other end is the keeper's. A sandbox ends with its keeper anyway; without one the guest sees to it.
     asyncio.get_running_loop().add_reader(speak, abandoned.set)
+    watching = asyncio.create_task(_tell_of_losses(session, speak))
     await abandoned.wait()
+    watching.cancel()
     if not settings.sandboxed:
         end_marked(settings.id)
+
+
+async def _tell_of_losses(session: Session, speak: int) -> None:
+    """Say at once when a part dies, so that nobody is given a desktop that would only answer with that."""
+    message = await session.until_lost()
+    with contextlib.suppress(OSError):  # the keeper is gone: then so are we
+        os.write(speak, message.encode() + b"\n")

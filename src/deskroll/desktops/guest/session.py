@@ -166,6 +166,17 @@ class Session:
         for pid, name in _SANDBOX_PARTS if self.settings.sandboxed else ():
             _check_alive(name, pid)
 
+    async def until_lost(self) -> str:
+        """Wait until a part has died, and say which one."""
+        ends = [asyncio.create_task(process.wait()) for process in self._parts.values()]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+        name, process = next((name, part) for name, part in self._parts.items() if part.returncode is not None)
+        return f"{name} {_ending(process.returncode or 0)}"
+
     def _check_part(self, name: str) -> None:
         process = self._parts[name]
         if process.returncode is not None:

@@ -204,7 +204,7 @@ class Pool:
                     self._report("lease.lost", lease_id, {"desktop": desktop_id, "reason": reason})
                 case Report(kind, subject, data):
                     self._report(kind, subject, data)
-                case work if self._group is not None:
+                case work if self._group is not None and not self._closing.is_set():
                     self._group.create_task(self._perform(work))
         self._set_timer()
 

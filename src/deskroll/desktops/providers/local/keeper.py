@@ -24,10 +24,12 @@ from deskroll.desktops.guest.marks import MARK, end_marked
 from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.desktops.providers.local import namespaces, places, sandbox
 from deskroll.desktops.providers.local.limits import ControlGroup, set_rlimits
-from deskroll.desktops.providers.local.wire import Booted, Failed, Report, Request, Started, encode_report
+from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, Started, encode_report
 from deskroll.errors import BootError
 
 BOOT_TIMEOUT_S = 60.0
+_LONGEST_WORD = 4096
+"""Bytes that are read of what a guest says at a time; it is as hostile as what runs beside it."""
 
 
 def import_guest() -> None:
@@ -84,15 +86,21 @@ def _await_guest(guest: int, link: socket.socket, deadline: float) -> dict[str, 
 
 
 def _watch(link: socket.socket, guest: int, pid: int) -> str:
-    """Wait until the desktop has to go, and say why; empty when its owner wants it so."""
+    """Wait until the desktop has to go, and say why; empty when its owner wants it so. Pass on what the guest says."""
     pidfd = os.pidfd_open(pid)
     try:
-        readable, _, _ = select.select([link.fileno(), guest, pidfd], [], [])
+        while True:
+            readable, _, _ = select.select([link.fileno(), guest, pidfd], [], [])
+            if link.fileno() in readable:
+                return ""
+            if guest not in readable:
+                return "the first process of its namespaces died"
+            said = os.read(guest, _LONGEST_WORD)
+            if not said:
+                return "its guest died"
+            _report(link, Lost(message=said.decode(errors="replace").strip()))
     finally:
         os.close(pidfd)
-    if link.fileno() in readable:
-        return ""
-    return "its guest died" if guest in readable else "the first process of its namespaces died"
 
 
 class _Sandboxed:

@@ -187,13 +187,19 @@ class LocalProvider:
         await asyncio.shield(running.ending)
 
     async def _watch(self, running: Running) -> None:
-        """Follow a running desktop, and report it when it dies before anybody stopped it."""
-        reason = await running.until_gone()
-        if running.ending is None:
-            reason = reason or "its keeper died"
-            self._sink.emit(Event(kind="desktop.lost", subject=running.id, data={"reason": reason}))
-            if self._tell_lost is not None:
-                self._tell_lost(running.id, reason)
+        """Follow a running desktop, and report it when it, or a part of it, dies before anybody stopped it."""
+        told = False
+
+        def tell(reason: str) -> None:
+            nonlocal told
+            if running.ending is None and not told:
+                told = True
+                self._sink.emit(Event(kind="desktop.lost", subject=running.id, data={"reason": reason}))
+                if self._tell_lost is not None:
+                    self._tell_lost(running.id, reason)
+
+        reason = await running.until_gone(tell)
+        tell(reason or "its keeper died")
 
     async def _end(self, running: Running) -> None:
         try:

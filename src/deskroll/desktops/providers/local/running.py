@@ -12,11 +12,12 @@ import select
 import shutil
 import signal
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from deskroll.desktops.guest.marks import end_all_marked
 from deskroll.desktops.providers.local.limits import ControlGroup
-from deskroll.desktops.providers.local.wire import Booted, Failed, Report, Started, decode_report
+from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Started, decode_report
 from deskroll.errors import BootError
 
 STOP_S = 10.0
@@ -58,20 +59,22 @@ class Running:
         try:
             with contextlib.suppress(OSError):
                 self.link.shutdown(socket.SHUT_WR)
-            await asyncio.wait_for(self.watching or self.until_gone(), STOP_S)
+            await asyncio.wait_for(self.watching or self.until_gone(_ignore), STOP_S)
         except (TimeoutError, OSError):
             pass  # the keeper was killed or stopped: what it would have done follows
         finally:
             self.link.close()
             await asyncio.to_thread(self._sweep)
 
-    async def until_gone(self) -> str:
-        """Wait until the keeper has ended, and return its reason."""
+    async def until_gone(self, lost: Callable[[str], None]) -> str:
+        """Wait until the keeper has ended, and return its reason; `lost` is told of parts that die before that."""
         reason = ""
         while (report := await _receive(self.link)) is not None:
             match report:
                 case Started(keeper_pid=pid) if not self._pidfds:
                     self._pidfds.append(os.pidfd_open(pid))
+                case Lost(message=message):
+                    lost(message)
                 case Failed(message=message):
                     reason = message
         return reason
@@ -91,6 +94,10 @@ class Running:
                 end_all_marked(self.id)
             ControlGroup.existing(self.id).remove()
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _ignore(_reason: str) -> None:
+    """For a desktop that is being taken away: which part goes first does not matter."""
 
 
 async def _receive(link: socket.socket) -> Report | None:

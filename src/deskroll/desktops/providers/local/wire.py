@@ -45,13 +45,19 @@ class Booted(Record, frozen=True, tag="booted"):
     seconds: dict[str, float]
 
 
+class Lost(Record, frozen=True, tag="lost"):
+    """A part of the desktop died; what is left of it still answers, with an error that says so."""
+
+    message: str
+
+
 class Failed(Record, frozen=True, tag="failed"):
     """The desktop did not come up, or is gone; the keeper has removed it."""
 
     message: str
 
 
-Report = Started | Booted | Failed
+Report = Started | Booted | Lost | Failed
 
 
 def send_request(sock: socket.socket, request: Request, files: list[int]) -> None:
