@@ -2,10 +2,10 @@
 #   PYTHON=python3.12        the Python that .venv is made with
 #   PYTEST_ARGS='-k pool'    what `make test` passes on to pytest
 #   DEMO_ARGS=--help         what `make demo` passes on to `deskroll demo`
-#   BENCH=capture BENCH_ARGS=--quick    which benchmark `make bench` runs (all, unless told), and how
+#   BENCH=pool BENCH_ARGS=--quick       which benchmark `make bench` runs (all, unless told), and how
 SHELL := /bin/bash
 PYTHON ?= python3
-BENCH ?= *
+BENCH ?= desktop pool
 export PYTHON
 
 .PHONY: help setup demo test lint format bench lock clean
@@ -15,7 +15,7 @@ help:
 	@echo 'make test      the test suite                     (PYTEST_ARGS="-k pool")'
 	@echo 'make lint      ruff and mypy'
 	@echo 'make format    let ruff rewrite the sources'
-	@echo 'make bench     the benchmarks                     (BENCH=capture BENCH_ARGS=--quick)'
+	@echo 'make bench     the benchmarks                     (BENCH=pool BENCH_ARGS=--quick)'
 	@echo 'make setup     everything that test and lint need, without running them'
 	@echo 'make lock      newest versions into requirements*.lock'
 	@echo 'make clean     remove .venv and caches; system packages stay'
@@ -44,7 +44,7 @@ format:
 
 bench:
 	@scripts/prepare dev local demo bench
-	@set -e; for bench in bench/$(BENCH).py; do .venv/bin/python "$$bench" $(BENCH_ARGS); done
+	@set -e; for bench in $(BENCH); do .venv/bin/python "bench/$$bench.py" $(BENCH_ARGS); done
 
 lock:
 	@scripts/system-packages

@@ -17,7 +17,7 @@ from deskroll.desktops.base import DesktopSpec, Observe
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.local.limits import control_groups_available
 from deskroll.desktops.providers.local.provider import LocalProvider
-from deskroll.errors import BootError, DesktopError, InputError
+from deskroll.errors import BootError, DesktopError, DesktopLost, InputError
 from tests.desktops.conftest import Boot, host_processes, leftovers, sandbox_pid
 from tests.waiting import eventually, wait_until
 
@@ -193,7 +193,9 @@ async def test_disk_space_is_bounded(boot: Boot) -> None:
     desktop = await boot(DesktopSpec(width=640, height=480, disk_mb=16))
     result = await desktop.run("head -c 40000000 /dev/zero > /home/user/big")
     assert "No space left" in result.error
-    await desktop.check()
+    await desktop.screenshot()
+    with pytest.raises(DesktopLost, match="no space left in /home/user"):
+        await desktop.check()
 
 
 async def test_stopping_leaves_nothing(provider: LocalProvider, runtime_folder: Path) -> None:
@@ -215,6 +217,7 @@ OWNER = """
 import asyncio, signal
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers.local.provider import LocalProvider
+from deskroll.errors import DesktopLost
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
 async def main():
     async with LocalProvider() as provider:
