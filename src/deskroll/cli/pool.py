@@ -126,7 +126,9 @@ class _Troubles:
     def emit(self, event: Event) -> None:
         """Print what went wrong, and what was found and taken care of."""
         reason = event.data.get("reason", "")
-        if event.kind in ("desktop.boot_failed", "desktop.broken", "desktop.unstoppable", "lease.lost"):
+        if event.kind == "lease.lost":
+            click.echo(f"{event.data['desktop']}: taken from {event.subject}: {reason}", err=True)
+        elif event.kind in ("desktop.boot_failed", "desktop.broken", "desktop.unstoppable"):
             what = event.kind.partition(".")[2].replace("_", " ")
             pause = f"; next attempt in {event.data['pause_s']:.0f} s" if event.data.get("pause_s", 0) >= 1 else ""
             click.echo(f"{event.subject}: {what}: {reason}{pause}", err=True)

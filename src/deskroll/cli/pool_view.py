@@ -47,9 +47,11 @@ async def show_status(client: PoolClient, *, as_json: bool, once: bool) -> None:
 
 
 def render(status: PoolStatus, width: int, height: int = 10_000) -> Group:
-    """The whole picture; of more desktops than fit on the screen, the ones that are busiest."""
-    rows = sorted(status.desktops, key=lambda desktop: (desktop.state == "ready", -desktop.since_s))
-    room = max(1, height - 9)
+    """The whole picture; of more desktops than fit on the screen, those that have been busy longest."""
+    rows = list(status.desktops)
+    room = max(1, height - 11)
+    if len(rows) > room:
+        rows.sort(key=lambda desktop: (desktop.state == State.READY, -desktop.since_s))
     shown = rows if len(rows) <= room else rows[: room - 1]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", width=min(width, 110))
     table.add_column("DESKTOP", no_wrap=True)
@@ -88,20 +90,25 @@ def _summary(status: PoolStatus) -> list[Text]:
         head.append("  draining", style="bold red")
     waits = status.waits
     held = f" ({status.parked} held back by a quota)" if status.parked else ""
+    waited = f"p50 {duration(waits.p50)}, p95 {duration(waits.p95)}, longest {duration(waits.longest)}"
     lines = [
         head,
-        Text(
-            f"waiting: {status.waiting}{held}   served: {waits.count}   waited: p50 {duration(waits.p50)}, "
-            f"p95 {duration(waits.p95)}, longest {duration(waits.longest)}"
-        ),
-        Text(f"in use: {status.utilisation:.0%} of desktop time   limits now: {status.limit}"),
+        _line("limits now", status.limit),
+        _line("in use", f"{status.utilisation:.0%} of desktop time"),
+        _line("waiting", f"{status.waiting}{held}"),
+        _line("served", f"{waits.count}; waited {waited}" if waits.count else "0"),
     ]
     if status.cost_usd:
-        lines.append(Text(f"cost so far: {status.cost_usd:.2f} USD"))
+        lines.append(_line("cost", f"{status.cost_usd:.2f} USD"))
     if status.last_error:
         failing = f"{status.boot_failures} boots failed in a row; " if status.boot_failures else ""
-        lines.append(Text(f"last error: {failing}{status.last_error}", style="red" if status.boot_failures else "dim"))
+        style = "red" if status.boot_failures else "dim"
+        lines.append(_line("last error", f"{failing}{status.last_error}", style))
     return lines
+
+
+def _line(label: str, text: str, style: str = "") -> Text:
+    return Text.assemble((f"{label:<11}", "dim"), (text, style))
 
 
 def duration(seconds: float) -> str:
