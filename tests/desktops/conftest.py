@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import psutil
-import pytest
 import pytest_asyncio
 
 from deskroll.desktops.base import Address, DesktopSpec
@@ -42,20 +39,6 @@ async def boot(provider: LocalProvider) -> AsyncIterator[Boot]:
 @pytest_asyncio.fixture
 async def desktop(boot: Boot) -> GuestDesktop:
     return await boot()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def runtime_folder() -> Iterator[Path]:
-    """A folder of our own, so that desktops of other people on this machine are neither seen nor touched.
-
-    Not pytest's: that one is closed to other users, and where tests run as root each desktop is one.
-    """
-    with tempfile.TemporaryDirectory(prefix="deskroll-test-") as name:
-        folder = Path(name)
-        folder.chmod(0o711)
-        os.environ["DESKROLL_RUNTIME_DIR"] = name
-        yield folder
-        del os.environ["DESKROLL_RUNTIME_DIR"]
 
 
 def sandbox_pid(address: Address) -> int:

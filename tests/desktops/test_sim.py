@@ -346,8 +346,11 @@ async def test_a_revert_ends_the_old_address() -> None:
         old = await provider.boot(SPEC, desktop_id="mine")
         new = await provider.revert("mine", DesktopSpec(width=640, height=360, snapshot="office"))
         assert (old.id, new.id, old.endpoint) == ("mine", "mine", new.endpoint)
-        with pytest.raises(GuestError) as error:
+        with pytest.raises(DesktopLost, match="any more"):
             await provider.check(old)
+        async with GuestDesktop(old) as late:
+            with pytest.raises(GuestError) as error:
+                await late.screenshot()
         assert error.value.status == 401
         await provider.check(new)
         with pytest.raises(ResetError, match="width"):

@@ -2,17 +2,20 @@
 
 Waiting is attributed at every moment to what the desktops do at that moment: where three of four are leased and one
 is being reset, three quarters of the waiting is for desktops and one for resets. What counts as 'now' fades with a
-half-life of a minute.
+half-life of 20 seconds.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 from collections import deque
 
 from deskroll.types import Record
 
-HALF_LIFE_S = 60.0
+HALF_LIFE_S = 20.0
+_WORTH_TELLING = 0.1
+"""Requests that wait on average, below which nothing limits."""
 _WAITS_KEPT = 4096
 
 
@@ -120,7 +123,7 @@ class Meter:
     def limit(self) -> str:
         """One line that says what limits now."""
         total = sum(self._causes.values())
-        if total < 0.01:
+        if total * math.log(2) / HALF_LIFE_S < _WORTH_TELLING:
             return "nothing: no request waits for a desktop"
         cause = max(self._causes, key=lambda each: self._causes[each])
         return f"{cause}: {self._causes[cause] / total:.0%} {_SENTENCES[cause]}"

@@ -121,6 +121,8 @@ class Pool:
             self._apply(self._roster.request(request, now))
             return await waiter
         except BaseException:
+            if waiter.done() and not waiter.cancelled():
+                waiter.exception()  # refused at the very moment of being cancelled: nobody else will look at it
             self._leases.pop(lease_id, None)
             self._apply(self._roster.cancel(lease_id, self._now()))
             raise

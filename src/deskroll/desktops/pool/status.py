@@ -44,7 +44,7 @@ class PoolStatus(Record, frozen=True, omit_defaults=False):
     """How many of those that wait are held back by their client's quota."""
     waits: Waits
     utilisation: float
-    """The share of desktop-seconds that are leased, over the last minutes."""
+    """The share of desktop-seconds that are leased, over the last minute or so."""
     leased_s: float
     alive_s: float
     """Desktop-seconds since the pool was opened."""

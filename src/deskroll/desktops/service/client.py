@@ -12,7 +12,7 @@ import contextlib
 import math
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -59,6 +59,8 @@ class PoolClient:
         self._http: aiohttp.ClientSession | None = None
         self._session: Welcome | None = None
         self._beginning = asyncio.Lock()
+        self._over = asyncio.Event()
+        """Set when the session is lost."""
         self._renewed_at = 0.0
         self._leases: dict[str, Lease] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -109,7 +111,7 @@ class PoolClient:
     async def _acquire(self, ask: Ask) -> tuple[Lease, Welcome]:
         session = await self._ready_session()
         try:
-            granted = await self._call("POST", "/lease", Granted, ask, session=session, timeout=None)
+            granted = await self._while_heard(self._call("POST", "/lease", Granted, ask, session=session, timeout=None))
             lease = Lease(granted.lease, granted.address, granted.spec, seconds_left=self._seconds_left)
             self._leases[lease.id] = lease
         except LeaseLost as error:
@@ -120,6 +122,20 @@ class PoolClient:
             await asyncio.shield(self._give_back(ask.lease, session))
             raise
         return lease, session
+
+    async def _while_heard(self, work: Coroutine[object, object, T]) -> T:
+        """Wait for an answer that may take for ever, but no longer than the session lives."""
+        call, over = asyncio.ensure_future(work), asyncio.ensure_future(self._over.wait())
+        try:
+            await asyncio.wait((call, over), return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                raise NoDesktop(f"the pool at {self.at} is gone, or cannot be heard any more")
+            return call.result()
+        finally:
+            over.cancel()
+            if not call.done():
+                call.cancel()
+                await asyncio.wait([call])
 
     async def _give_back(self, lease_id: str, session: Welcome) -> None:
         with contextlib.suppress(DeskrollError):  # where it cannot be reached, the end of the session gives it back
@@ -151,7 +167,7 @@ class PoolClient:
             if self._session is None:
                 sent_at = _now()
                 session = await self._call("POST", "/session", Welcome, Hello(client=self._client, boot=boot_id()))
-                self._session, self._renewed_at = session, sent_at
+                self._session, self._renewed_at, self._over = session, sent_at, asyncio.Event()
                 heard = asyncio.Event()
                 self._tasks = [asyncio.create_task(self._listen(session, heard))]
                 if not session.watched:
@@ -165,14 +181,15 @@ class PoolClient:
         """Hear of leases that are taken away. Where the session lives by this connection, its end is the session's."""
         try:
             while self._session is session:
-                with contextlib.suppress(aiohttp.ClientError, OSError):
+                with contextlib.suppress(aiohttp.ClientError, OSError, msgspec.MsgspecError):
                     await self._hear(session, heard)
                 if session.watched:
-                    self._session_lost(session, "the pool's service is gone")
-                else:
-                    heard.set()
-                    await asyncio.sleep(1.0)  # before the next attempt; until then heartbeats tell what is lost
+                    return
+                heard.set()
+                await asyncio.sleep(1.0)  # before the next attempt; until then heartbeats tell what is lost
         finally:
+            if session.watched:
+                self._session_lost(session, "the pool's service is gone")
             heard.set()
 
     async def _hear(self, session: Welcome, heard: asyncio.Event) -> None:
@@ -214,6 +231,7 @@ class PoolClient:
     def _session_lost(self, session: Welcome, reason: str) -> None:
         if self._session is session:
             self._session = None
+            self._over.set()
             leases, self._leases = self._leases, {}
             for lease in leases.values():
                 lease.lose(reason)

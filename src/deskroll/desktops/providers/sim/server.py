@@ -7,7 +7,9 @@ client gives up or the desktop is reset.
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -15,6 +17,7 @@ from pathlib import Path
 from aiohttp import web
 
 from deskroll.desktops.guest.requests import LEASE_HEADER, BadRequest
+from deskroll.desktops.notes import host_id, process_start, runtime_root
 from deskroll.desktops.providers.sim.contents import MAX_FILE
 from deskroll.desktops.providers.sim.endpoints import ENDPOINTS, UPLOAD, as_json
 from deskroll.desktops.providers.sim.world import SimWorld
@@ -44,7 +47,7 @@ class SimServer:
     async def __aenter__(self) -> SimServer:
         app = web.Application(client_max_size=MAX_FILE)
         app.router.add_route("*", "/{path:.*}", self._answer)
-        self._folder = Path(tempfile.mkdtemp(prefix="deskroll-sim-"))
+        self._folder = _make_folder()
         # A client that gives up ends its request, as it would end with a real connection.
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
         try:
@@ -91,6 +94,17 @@ class SimServer:
         if endpoint is None:
             return _refusal(404, f"a simulated desktop has no endpoint {method} {path}")
         return await endpoint(desktop, request)
+
+
+def _make_folder() -> Path:
+    """A private folder for one socket, named after this process; those of dead processes are removed."""
+    root = runtime_root()
+    here = hashlib.sha256(host_id().encode()).hexdigest()[:8]
+    for old in root.glob(f"sim-{here}-*-*-*"):
+        pid, start = old.name.split("-")[2:4]
+        if process_start(pid) != int(start):
+            shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"sim-{here}-{os.getpid()}-{process_start('self')}-", dir=root))
 
 
 def _refusal(status: int, message: str, *, lost: bool = False) -> web.Response:
