@@ -30,6 +30,9 @@ import enum
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+LONGEST_WORD = 500
+"""Characters that are kept of what somebody who is not trusted says."""
+
 
 class FailureClass(enum.StrEnum):
     """Whose fault a failure was; decides whether it is retried and whether it is scored."""
@@ -140,6 +143,12 @@ class EpisodeTimeout(DeskrollError):
     """An episode used up its time."""
 
     failure = FailureClass.TIMEOUT
+
+
+def plain(text: str, longest: int = LONGEST_WORD, *, keep: str = "") -> str:
+    """What a guest or a client said, fit for a log or a terminal: printable (or in `keep`), of bounded length."""
+    shown = "".join(each if each.isprintable() or each in keep else " " for each in text[:longest]).strip()
+    return f"{shown} ..." if len(text) > longest else shown
 
 
 _BY_CLASS: dict[FailureClass, type[DeskrollError]] = {

@@ -8,16 +8,29 @@ from __future__ import annotations
 
 import enum
 import time
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from deskroll.actions import Action
-from deskroll.errors import DeskrollError, FailureClass
+from deskroll.errors import DeskrollError, FailureClass, InputError
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Base of every record: immutable, keyword-only, defaults left out when written."""
+
+
+R = TypeVar("R", bound=Record)
+
+
+def checked(record: R, kind: type[R]) -> R:
+    """The record, when every field is of its type: where people write them in Python, nothing has looked yet."""
+    if not isinstance(record, kind):
+        raise InputError(f"{record!r} is no {kind.__name__}")
+    try:
+        return msgspec.convert(msgspec.to_builtins(record), kind)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InputError(f"{kind.__name__}: {error}") from None
 
 
 class StopReason(enum.StrEnum):

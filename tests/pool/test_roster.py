@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from deskroll.desktops.base import Address, Capabilities, DesktopSpec, Fence, Recycling
 from deskroll.desktops.pool.config import PoolConfig
 from deskroll.desktops.pool.effects import Boot, Check, Effect, Grant, Refuse, Revert, Revoke, Stop
-from deskroll.desktops.pool.queue import Quotas, Request
+from deskroll.desktops.pool.queue import TICKET_KEPT_S, Quotas, Request
 from deskroll.desktops.pool.roster import Roster
 from deskroll.desktops.pool.slot import State
 from deskroll.errors import BootError, DesktopLost, InputError, NoDesktop, ResetError
@@ -24,6 +24,13 @@ PLAIN = DesktopSpec()
 SPECS = [PLAIN, DesktopSpec(snapshot="office"), DesktopSpec(width=800, height=600)]
 """As they come, another snapshot of the same machine, and another machine."""
 CLIENTS = ["", "ann", "bob"]
+
+
+@dataclasses.dataclass
+class Group:
+    ticket: int
+    active: int = 0
+    idle_since: float = 0.0
 
 
 @dataclasses.dataclass
@@ -65,7 +72,8 @@ class PoolUnderTest(RuleBasedStateMachine):
         self.work: list[Boot | Check | Revert | Stop] = []
         self.waiting: dict[str, Request] = {}
         self.order: dict[str, tuple[int, int, int]] = {}
-        self.tickets: dict[tuple[str, str], int] = {}
+        self.groups: dict[tuple[str, str], Group] = {}
+        self.made: dict[str, Request] = {}
         self.holders: dict[str, str] = {}
         self.clients: dict[str, str] = {}
         self.draining = False
@@ -98,8 +106,11 @@ class PoolUnderTest(RuleBasedStateMachine):
                 case Refuse(request_id, error):
                     assert isinstance(error, NoDesktop | InputError)
                     self.waiting.pop(request_id, None)
-                case Revoke(lease_id, desktop_id, _):
+                    self.leave(request_id)
+                case Revoke(lease_id, desktop_id, client, _):
+                    assert client == self.clients[lease_id]
                     assert self.holders.pop(lease_id) == desktop_id
+                    self.leave(lease_id)
                     self.machines[desktop_id].holder = ""
                     self.machines[desktop_id].revoked = True
 
@@ -143,12 +154,18 @@ class PoolUnderTest(RuleBasedStateMachine):
             id=f"r{number}", spec=spec, client=client, group=group, priority=priority, arrived_at=self.now,
             deadline=None if patience is None else self.now + patience,
         )  # fmt: skip
-        ticket = self.tickets.get((client, group), number) if group else number
-        self.order[request.id] = (-priority, ticket, number)
+        known = self.groups.get((client, group))
+        if known is None or (not known.active and self.now - known.idle_since > TICKET_KEPT_S):
+            known = Group(number)
+        self.order[request.id] = (-priority, known.ticket if group else number, number)
+        self.made[request.id] = request
         self.waiting[request.id] = request
         effects = self.roster.request(request, self.now)
-        if group and not any(isinstance(effect, Refuse) and effect.request_id == request.id for effect in effects):
-            self.tickets[client, group] = ticket  # a group's place is that of its first request that could wait
+        if not any(isinstance(effect, Refuse) and effect.request_id == request.id for effect in effects):
+            known.active += 1  # a group's place is that of its first request that could wait
+            self.groups[client, group] = known
+        else:
+            del self.made[request.id]
         self.do(effects)
 
     @precondition(lambda self: self.waiting)
@@ -156,8 +173,17 @@ class PoolUnderTest(RuleBasedStateMachine):
     def give_up_waiting(self, data: st.DataObject) -> None:
         self.withdraw(data.draw(st.sampled_from(sorted(self.waiting))))
 
+    def leave(self, request_id: str) -> None:
+        """Neither waits nor holds any more."""
+        request = self.made.pop(request_id, None)
+        if request is not None:
+            group = self.groups[request.client, request.group]
+            group.active -= 1
+            group.idle_since = self.now
+
     def withdraw(self, request_id: str) -> None:
         del self.waiting[request_id]
+        self.leave(request_id)
         self.do(self.roster.cancel(request_id, self.now))
 
     @precondition(lambda self: self.holders)
@@ -170,6 +196,7 @@ class PoolUnderTest(RuleBasedStateMachine):
             self.do(self.roster.revoke(lease_id, "its holder is dead", self.now))
             return
         self.machines[self.holders.pop(lease_id)].holder = ""
+        self.leave(lease_id)
         self.do((self.roster.release if how == "release" else self.roster.cancel)(lease_id, self.now))
 
     @rule()
@@ -310,6 +337,7 @@ class PoolUnderTest(RuleBasedStateMachine):
                 lease_id, desktop_id = next(iter(self.holders.items()))
                 self.machines[desktop_id].holder = ""
                 del self.holders[lease_id]
+                self.leave(lease_id)
                 self.do(self.roster.release(lease_id, self.now))
             elif (
                 self.waiting

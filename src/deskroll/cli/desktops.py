@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deskroll.desktops.base import Address, DesktopSpec
     from deskroll.desktops.notes import Note
     from deskroll.desktops.providers.local.provider import LocalProvider
+    from deskroll.desktops.reaper import Reaped
     from deskroll.types import Event
 
 TOKEN_VARIABLE = "DESKROLL_TOKEN"  # noqa: S105
@@ -220,32 +221,40 @@ def reap(dry_run: bool, as_json: bool) -> None:
     import msgspec  # noqa: PLC0415
 
     found = asyncio.run(_reap_all(dry_run))
+    failed = any(each.error for each in found)
     if as_json:
-        click.echo(msgspec.json.encode(found))
-        return
-    for note in found:
+        click.echo(msgspec.json.encode([{**msgspec.to_builtins(each.note), "error": each.error} for each in found]))
+        raise SystemExit(1 if failed else 0)
+    for note, error in ((each.note, each.error) for each in found):
+        if error:
+            click.echo(f"{note.id}: not removed: {error}", err=True)
+            continue
         age = f"{time.time() - note.created_at:.0f} s old"
         click.echo(
             f"{note.id}: {'would be removed' if dry_run else 'removed'} ({age}, owner pid {note.owner.pid} is gone)"
         )
     if not found:
-        click.echo("Nothing to remove: every desktop has an owner that runs.")
+        click.echo("Nothing to remove: there is no desktop whose owner is gone.")
+    raise SystemExit(1 if failed else 0)
 
 
-async def _reap_all(dry_run: bool) -> list[Note]:
+async def _reap_all(dry_run: bool) -> list[Reaped]:
     from deskroll.desktops import reaper  # noqa: PLC0415
     from deskroll.desktops.providers import make_provider  # noqa: PLC0415
     from deskroll.errors import MissingDependency  # noqa: PLC0415
     from deskroll.registry import Registry  # noqa: PLC0415
 
-    found: list[Note] = []
+    found: list[reaper.Reaped] = []
     for entry in Registry().entries("provider"):
         try:
             provider = make_provider(entry.name)
         except MissingDependency:
             continue  # whoever cannot start such desktops has none
         async with provider:
-            found += await (reaper.orphans(provider) if dry_run else reaper.reap(provider))
+            if dry_run:
+                found += [reaper.Reaped(note=note) for note in await reaper.orphans(provider)]
+            else:
+                found += await reaper.reap(provider)
     return found
 
 

@@ -6,7 +6,9 @@ Nothing heavy is imported here, so that `--help` answers at once.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import sys
 
 import click
@@ -66,6 +68,13 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         code = 2
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
+        # Whoever reads what we print has gone, or has no room left.
+        sys.stderr.write(f"deskroll: cannot write: {error.strerror}\n")
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  (what is left in the buffer has nowhere to go)
+        code = 1
     except DeskrollError as error:
         click.echo(f"deskroll: {error}", err=True)
         code = 2 if isinstance(error, (InputError, MissingDependency)) else 1

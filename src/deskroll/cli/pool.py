@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 import click
 
-from deskroll.cli import program
+from deskroll.cli import counted, program
 from deskroll.cli.desktops import TOKEN_VARIABLE, parse_size
 from deskroll.errors import InputError
 
 if TYPE_CHECKING:
-    from deskroll.desktops.pool import PoolConfig
+    from deskroll.desktops.pool import Pool, PoolConfig
     from deskroll.desktops.service import PoolClient
     from deskroll.types import Event
 
@@ -38,6 +39,8 @@ def parse_options(_ctx: click.Context, _param: click.Parameter, values: tuple[st
         key, equals, text = value.partition("=")
         if not equals or not key:
             raise click.BadParameter(f"{value!r} is no option; write KEY=VALUE")
+        if key in options:
+            raise click.BadParameter(f"{key} is given twice")
         options[key] = text
     return options
 
@@ -45,19 +48,21 @@ def parse_options(_ctx: click.Context, _param: click.Parameter, values: tuple[st
 def _parse_quotas(
     _ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]
 ) -> tuple[int | None, dict[str, int]]:
-    each, named = None, {}
+    quotas: dict[str, int] = {}
     for value in values:
-        name, _, number = value.rpartition("=")
-        if not (number.isascii() and number.isdigit()) or not 0 < int(number) < 10**6:
-            raise click.BadParameter(f"{value!r} is no quota; write N for every client, or CLIENT=N for one")
-        if name:
-            named[name] = int(number)
-        else:
-            each = int(number)
-    return each, named
+        name, equals, number = value.rpartition("=")
+        if bool(equals) != bool(name) or not (number.isascii() and number.isdigit()) or not 0 < int(number) < 10**6:
+            raise click.BadParameter(f"{value!r} is no quota; write N (1 or more) for every client, CLIENT=N for one")
+        if name in quotas:
+            raise click.BadParameter(f"the quota of {name or 'every client'} is given twice")
+        quotas[name] = int(number)
+    return quotas.pop("", None), quotas
 
 
-@pool.command(epilog="Example:  deskroll pool serve --provider local --num-vms 4 --listen 127.0.0.1:7000")
+@pool.command(
+    epilog="Examples:  deskroll pool serve --num-vms 4   "
+    "DESKROLL_TOKEN=secret deskroll pool serve --provider sim --num-vms 100 --listen 127.0.0.1:7000"
+)
 @click.option("--provider", default="local", show_default=True, help="What kind of desktops: local, sim, or a plug-in.")
 @click.option(
     "-o", "--option", "options", multiple=True, callback=parse_options, metavar="KEY=VALUE",
@@ -108,7 +113,7 @@ async def _serve(provider: str, options: dict[str, str], config: PoolConfig, lis
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     sink = _Troubles()
-    token = os.environ.get(TOKEN_VARIABLE, "")
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
     pool = Pool(make_provider(provider, options, sink), config, sink=sink)
     service = PoolService(pool, Listen.parse(listen), token=token)
     async with pool, service:
@@ -116,8 +121,27 @@ async def _serve(provider: str, options: dict[str, str], config: PoolConfig, lis
         click.echo(f"pool of {size} {provider} desktops on {service.address}")
         at = f" --at {service.address}" if listen else ""
         click.echo(f"see it:  {program()} pool status{at}")
-        await stop.wait()
+        async with asyncio.TaskGroup() as tasks:
+            ready = tasks.create_task(_tell_when_ready(pool))
+            ends = [tasks.create_task(stop.wait()), tasks.create_task(pool.until_closed())]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for task in (ready, *ends):
+                task.cancel()
         click.echo("stopping ...")
+
+
+async def _tell_when_ready(pool: Pool) -> None:
+    """Say when the desktops that are always there have come up."""
+    from deskroll.desktops.pool.slot import State  # noqa: PLC0415
+
+    began = time.monotonic()
+    while True:
+        status = await pool.status()
+        if status.states[State.READY] + status.states[State.LEASED] >= status.min_vms:
+            break
+        await asyncio.sleep(0.05)
+    if status.min_vms:
+        click.echo(f"{counted(status.min_vms, 'desktop')} ready after {time.monotonic() - began:.1f} s")
 
 
 class _Troubles:
@@ -127,7 +151,8 @@ class _Troubles:
         """Print what went wrong, and what was found and taken care of."""
         reason = event.data.get("reason", "")
         if event.kind == "lease.lost":
-            click.echo(f"{event.data['desktop']}: taken from {event.subject}: {reason}", err=True)
+            holder = f"{event.data['client']} ({event.subject})" if event.data["client"] else event.subject
+            click.echo(f"{event.data['desktop']}: taken from {holder}: {reason}", err=True)
         elif event.kind in ("desktop.boot_failed", "desktop.broken", "desktop.unstoppable"):
             what = event.kind.partition(".")[2].replace("_", " ")
             pause = f"; next attempt in {event.data['pause_s']:.0f} s" if event.data.get("pause_s", 0) >= 1 else ""
@@ -144,7 +169,10 @@ def status(at: str, as_json: bool, once: bool) -> None:
     """Show the desktops of a pool, who waits, and what limits it; live on a terminal."""
     from deskroll.cli.pool_view import show_status  # noqa: PLC0415
 
-    _with_pool(at, lambda client: show_status(client, as_json=as_json, once=once))
+    try:
+        _with_pool(at, lambda client: show_status(client, as_json=as_json, once=once))
+    except KeyboardInterrupt:
+        return  # that is how one leaves it
 
 
 @pool.command(epilog="Example:  deskroll pool release local-1a2b3c4d")
@@ -161,14 +189,22 @@ def release(desktop_id: str, at: str) -> None:
 
 @pool.command(epilog="Example:  deskroll pool resize 8 --min-vms 2")
 @click.argument("num_vms", type=click.IntRange(1))
-@click.option("--min-vms", type=click.IntRange(0), help="The fewest; default: as many as NUM_VMS.")
+@click.option(
+    "--min-vms", type=click.IntRange(0), help="The fewest. Default: as before; in a pool of fixed size NUM_VMS."
+)
 @_at
 def resize(num_vms: int, min_vms: int | None, at: str) -> None:
     """Have at most NUM_VMS desktops from now on. Nobody loses one by it; ends a draining."""
     if min_vms is not None and min_vms > num_vms:
         raise InputError(f"--min-vms {min_vms} is more than NUM_VMS ({num_vms})")
-    _with_pool(at, lambda client: client.resize(num_vms, min_vms))
-    click.echo(f"at most {num_vms} desktops from now on")
+    _with_pool(at, lambda client: _resize(client, num_vms, min_vms))
+
+
+async def _resize(client: PoolClient, num_vms: int, min_vms: int | None) -> None:
+    await client.resize(num_vms, min_vms)
+    status = await client.status()
+    few = f"{status.min_vms} to " if status.min_vms < status.num_vms else ""
+    click.echo(f"{few}{counted(status.num_vms, 'desktop')} from now on")
 
 
 @pool.command(epilog="Example:  deskroll pool drain && deskroll pool status")
@@ -183,7 +219,7 @@ def _with_pool(at: str, work: Callable[[PoolClient], Coroutine[None, None, None]
     from deskroll.desktops.service import PoolClient  # noqa: PLC0415
 
     async def run() -> None:
-        async with PoolClient(at, token=os.environ.get(TOKEN_VARIABLE, "")) as client:
+        async with PoolClient(at) as client:
             await work(client)
 
     asyncio.run(run())

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from deskroll.cli import counted
 from deskroll.desktops.pool.slot import State
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from deskroll.desktops.service import PoolClient
 
 REFRESH_S = 0.5
+_FOOT = Text("\nCtrl-C leaves", style="dim")
 _COLOURS = {
     "leased": "green",
     "ready": "cyan",
@@ -43,13 +45,14 @@ async def show_status(client: PoolClient, *, as_json: bool, once: bool) -> None:
     with Live(render(status, console.width, console.height), console=console, auto_refresh=False, screen=True) as live:
         while True:
             await asyncio.sleep(REFRESH_S)
-            live.update(render(await client.status(), console.width, console.height), refresh=True)
+            picture = Group(render(await client.status(), console.width, console.height), _FOOT)
+            live.update(picture, refresh=True)
 
 
 def render(status: PoolStatus, width: int, height: int = 10_000) -> Group:
     """The whole picture; of more desktops than fit on the screen, those that have been busy longest."""
     rows = list(status.desktops)
-    room = max(1, height - 11)
+    room = max(1, height - 13)
     if len(rows) > room:
         rows.sort(key=lambda desktop: (desktop.state == State.READY, -desktop.since_s))
     shown = rows if len(rows) <= room else rows[: room - 1]
@@ -59,7 +62,7 @@ def render(status: PoolStatus, width: int, height: int = 10_000) -> Group:
     table.add_column("FOR", justify="right", no_wrap=True)
     table.add_column("LEASES", justify="right")
     table.add_column("IN USE", justify="right")
-    table.add_column("HOLDER", ratio=1, overflow="ellipsis", no_wrap=True)
+    table.add_column("HOLDER, OR WHAT IS WRONG", ratio=1, overflow="ellipsis", no_wrap=True)
     for desktop in shown:
         table.add_row(*_row(desktop))
     parts: list[Table | Text] = [*_summary(status), Text(), table]
@@ -83,7 +86,8 @@ def _row(desktop: DesktopStatus) -> tuple[str | Text, ...]:
 
 
 def _summary(status: PoolStatus) -> list[Text]:
-    counts = ", ".join(f"{count} {state}" for state, count in status.states.items() if count) or "none yet"
+    none = "none left" if status.draining else "none yet"
+    counts = ", ".join(f"{count} {state}" for state, count in status.states.items() if count) or none
     size = f"{status.min_vms}-{status.num_vms}" if status.min_vms < status.num_vms else f"{status.num_vms}"
     head = Text.assemble((f"{status.provider} pool of {size}", "bold"), f": {counts}")
     if status.draining:
@@ -101,7 +105,7 @@ def _summary(status: PoolStatus) -> list[Text]:
     if status.cost_usd:
         lines.append(_line("cost", f"{status.cost_usd:.2f} USD"))
     if status.last_error:
-        failing = f"{status.boot_failures} boots failed in a row; " if status.boot_failures else ""
+        failing = f"{counted(status.boot_failures, 'boot')} failed in a row; " if status.boot_failures else ""
         style = "red" if status.boot_failures else "dim"
         lines.append(_line("last error", f"{failing}{status.last_error}", style))
     return lines

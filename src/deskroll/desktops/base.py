@@ -102,7 +102,7 @@ class Window(Record, frozen=True):
     minimized: bool
 
 
-class DesktopSpec(Record, frozen=True):
+class DesktopSpec(Record, frozen=True, forbid_unknown_fields=True):
     """What a desktop must be like. Two desktops of equal spec can stand in for each other."""
 
     width: int = 1920
@@ -166,6 +166,8 @@ class Capabilities(Record, frozen=True):
     """Price of one desktop."""
     host_only: bool = False
     """Whether desktops can be reached from the host of their provider only."""
+    most: int | None = None
+    """How many of them there is room for, about; None: nobody knows."""
     adopts: bool = False
     """Whether desktops outlive their owner, so that another one can take them over."""
 

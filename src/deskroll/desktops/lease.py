@@ -1,8 +1,8 @@
 """Lease: a desktop that is ours for a time.
 
 A lease is an address, not a tunnel: its holder talks to the desktop directly. Guarantees: once the lease is over, each
-call on its desktop raises `LeaseLost`, and calls that are under way end so too, before the desktop belongs to anybody
-else.
+call on its desktop raises `LeaseLost`. Calls that are under way end so too: with the address, where the fence is hard;
+elsewhere none goes on for longer than the lease was known to hold.
 """
 
 from __future__ import annotations

@@ -17,8 +17,10 @@ import asyncio
 import contextlib
 import fcntl
 import functools
+import logging
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -31,6 +33,7 @@ import msgspec
 from deskroll.errors import BootError
 from deskroll.types import Record
 
+_log = logging.getLogger(__name__)
 TTL_S = 120.0
 """For how long a note holds where its owner cannot be seen."""
 RENEW_S = 30.0
@@ -92,27 +95,32 @@ def host_id() -> str:
 
 
 def process_start(pid: int | str) -> int:
-    """Start time of a process in clock ticks since boot, 0 when it is gone."""
+    """Start time of a process in clock ticks since boot; 0 when it is gone, or dead and only not waited for."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0
-    return int(stat.rpartition(")")[2].split()[19])
+    return 0 if fields[0] in "ZX" else int(fields[19])
 
 
 def runtime_root() -> Path:
     """The root of everything that desktops keep on this host; made when missing."""
     root = Path(os.environ.get("DESKROLL_RUNTIME_DIR") or _default_root()).resolve()
+    advice = "set DESKROLL_RUNTIME_DIR to a folder of yours"
     try:
-        root.mkdir(mode=0o711, parents=True, exist_ok=True)
-        owner = root.stat().st_uid
-        if owner == os.getuid():
+        if not root.exists():
+            root.mkdir(mode=0o711, parents=True, exist_ok=True)
             root.chmod(0o711)  # whatever the umask is: where root starts desktops, they are other users
+        about = root.stat()
     except OSError as error:
-        raise BootError(f"cannot make {root}: {error}; set DESKROLL_RUNTIME_DIR to a folder of yours") from error
-    if owner != os.getuid():
+        raise BootError(f"cannot make {root}: {error.strerror or error}; {advice}") from error
+    if not stat.S_ISDIR(about.st_mode):
+        raise BootError(f"{root} is no folder; {advice}")
+    if about.st_uid != os.getuid():
+        raise BootError(f"{root} belongs to user {about.st_uid}, not to you ({os.getuid()}); {advice}")
+    if about.st_mode & 0o022:
         raise BootError(
-            f"{root} belongs to user {owner}, not to you ({os.getuid()}); set DESKROLL_RUNTIME_DIR to a folder of yours"
+            f"others may write to {root}, and so to what controls your desktops: chmod go-w it, or {advice}"
         )
     return root
 
@@ -149,6 +157,10 @@ class Notebook(Generic[N]):
 
     def write(self, note: N) -> None:
         """Replace a desktop's note, never half of it."""
+        with self._locked():
+            self._write(note)
+
+    def _write(self, note: N) -> None:
         folder = self.folder(note.id)
         part = folder / "note.part"
         part.write_bytes(msgspec.json.encode(note))
@@ -162,35 +174,44 @@ class Notebook(Generic[N]):
         except FileNotFoundError:
             return None
         except msgspec.MsgspecError as error:
-            raise BootError(f"{file} is no note of a desktop: {error}; remove that folder") from error
+            raise BootError(f"{file} is no note that can be read: {error}; remove that folder") from error
 
     def list(self, provider: str = "") -> list[N]:
-        """All notes, or those of one provider, oldest first. A folder that vanishes meanwhile is left out."""
+        """All notes, or those of one provider, oldest first. What cannot be read is logged and left out."""
         notes = []
-        for folder in (self.root / "desktops").glob("[!.]*"):
-            base = Notebook(self.root, Note).read(folder.name) if provider else None
-            if provider and (base is None or base.provider != provider):
+        for folder in (self.root / "desktops").glob("[!.]*/"):
+            try:
+                base = Notebook(self.root, Note).read(folder.name)
+                note = self.read(folder.name) if base and provider in ("", base.provider) else None
+            except BootError as error:
+                _log.warning("%s", error)
                 continue
-            note = self.read(folder.name)
             if note is not None:
                 notes.append(note)
         return sorted(notes, key=lambda note: note.created_at)
+
+    def tidy(self) -> None:
+        """Remove folders of desktops that were never started: whoever made them was killed within a moment."""
+        for part in (self.root / "desktops").glob(".*/"):
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - part.stat().st_mtime > TTL_S:
+                    shutil.rmtree(part, ignore_errors=True)
 
     def renew(self, desktop_id: str) -> None:
         """Put off the time at which a desktop of ours counts as an orphan."""
         with self._locked(), contextlib.suppress(FileNotFoundError):  # it may be stopped at this very moment
             note = self.read(desktop_id)
             if note is not None and note.owner == Owner.this_process():
-                self.write(msgspec.structs.replace(note, expires_at=time.time() + TTL_S))
+                self._write(msgspec.structs.replace(note, expires_at=time.time() + TTL_S))
 
     def claim(self, note: N) -> N | None:
-        """Become the owner of an orphan; None when it is none any more, or somebody else was faster."""
+        """Become the owner of an orphan, or stay it; None when it is somebody else's, who was faster, or gone."""
         with self._locked():
             now = self.read(note.id)
-            if now is None or not now.orphaned():
+            if now is None or not (now.orphaned() or now.owner == Owner.this_process()):
                 return None
             ours = msgspec.structs.replace(now, owner=Owner.this_process(), expires_at=time.time() + TTL_S)
-            self.write(ours)
+            self._write(ours)
             return ours
 
     def close(self, desktop_id: str) -> None:
@@ -209,4 +230,8 @@ async def keep_renewing(notebook: Notebook[N], desktop_ids: Iterable[str]) -> No
     while True:
         await asyncio.sleep(RENEW_S)
         for desktop_id in list(desktop_ids):
-            await asyncio.to_thread(notebook.renew, desktop_id)
+            try:
+                await asyncio.to_thread(notebook.renew, desktop_id)
+            except (OSError, BootError) as error:
+                # A full disk, for one: the others are still renewed, and this one at the next turn.
+                _log.warning("the note of desktop %s could not be renewed: %s", desktop_id, error)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from deskroll.desktops.base import Provider
 from deskroll.desktops.notes import Note
+from deskroll.errors import DesktopError
+from deskroll.types import Record
 
 
 async def orphans(provider: Provider) -> list[Note]:
@@ -15,9 +17,22 @@ async def orphans(provider: Provider) -> list[Note]:
     return [note for note in await provider.notes() if note.orphaned()]
 
 
-async def reap(provider: Provider) -> list[Note]:
-    """Remove every orphan and return their notes."""
-    found = await orphans(provider)
-    for note in found:
-        await provider.remove(note)
-    return found
+class Reaped(Record, frozen=True, omit_defaults=False):
+    """What became of one orphan."""
+
+    note: Note
+    error: str = ""
+    """Why it could not be removed; empty: it was."""
+
+
+async def reap(provider: Provider) -> list[Reaped]:
+    """Remove every orphan; one that cannot be removed keeps nobody from the others."""
+    outcomes = []
+    for note in await orphans(provider):
+        try:
+            await provider.remove(note)
+        except DesktopError as error:
+            outcomes.append(Reaped(note=note, error=str(error)))
+        else:
+            outcomes.append(Reaped(note=note))
+    return outcomes

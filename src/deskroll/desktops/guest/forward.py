@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 from aiohttp import web
 
 from deskroll.desktops.guest.transport import Transport
+from deskroll.errors import LeaseLost
 
 _CHUNK = 64 * 1024
+_LOOK_S = 1.0
 
 
 @asynccontextmanager
 async def forward_through_guest(transport: Transport, port: int) -> AsyncIterator[tuple[str, int]]:
-    """Listen on a free loopback port for as long as the block lasts; closing it closes every connection."""
+    """Listen on a free loopback port for as long as the block and the hold on the desktop last.
+
+    Leaving the block closes every connection; so does the end of the hold.
+    """
+    transport.require_held()
     connections: set[asyncio.Task[None]] = set()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -42,12 +48,24 @@ async def forward_through_guest(transport: Transport, port: int) -> AsyncIterato
 async def _carry(transport: Transport, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """One connection. Whatever ends it (either side, the desktop, cancellation) closes both halves."""
     try:
+        transport.require_held()
         async with transport.session().ws_connect(transport.url(f"/forward/{port}"), max_msg_size=0) as socket:
-            await carry(socket, reader, writer)
-    except (aiohttp.ClientError, OSError):
+            await _while_held(transport, carry(socket, reader, writer))
+    except (aiohttp.ClientError, OSError, LeaseLost):
         pass  # the caller sees a closed connection, as it would with a real port
     finally:
         writer.close()
+
+
+async def _while_held(transport: Transport, work: Coroutine[None, None, None]) -> None:
+    """Go on until it is done or the desktop is ours no more; that may change at any time, so it is asked often."""
+    carrying = asyncio.ensure_future(work)
+    try:
+        while not carrying.done():
+            await asyncio.wait([carrying], timeout=min(_LOOK_S, transport.require_held()))
+    finally:
+        carrying.cancel()
+        await asyncio.gather(carrying, return_exceptions=True)
 
 
 async def carry(

@@ -7,6 +7,7 @@ size and at a time, and never unpacked.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Protocol, TypeVar
 
 import aiohttp
@@ -14,12 +15,14 @@ import msgspec
 
 from deskroll.desktops.base import Address
 from deskroll.desktops.guest.requests import LEASE_HEADER, LOCAL_HOST, TIMEOUT_HEADER
-from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError, LeaseLost
+from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError, LeaseLost, plain
 
 T = TypeVar("T")
 MAX_ANSWER = 64 * 1024 * 1024
 """Bytes of an answer, unless a call allows for more."""
 _CONNECT_S = 5.0
+_LONGEST_REASON = 4000
+"""Characters of an error that a guest reports; a traceback fits."""
 _MARGIN = 0.9
 """The guest is told a little less than we wait, so that its own explanation arrives in time."""
 
@@ -84,7 +87,7 @@ class Transport:
                 f"lease {self._hold.id} on desktop {self.address.id} is over: its address is no longer valid"
             )
         if status != 200:
-            self._still_held()
+            self.require_held()
             raise self._refused(method, path, status, answer)
         return answer
 
@@ -93,7 +96,7 @@ class Transport:
     ) -> tuple[int, bytes]:
         """Status and body of an answer, whatever they are."""
         what = f"{method} {path}"
-        left = self._hold.remaining() if self._hold is not None else timeout
+        left = self.require_held()
         limit = min(timeout, left)
         headers = {TIMEOUT_HEADER: f"{limit * _MARGIN:.3f}"}
         if isinstance(body, bytes):
@@ -107,20 +110,22 @@ class Transport:
             ):
                 return response.status, await self._read(response, what, max_answer)
         except TimeoutError:
-            self._still_held(left < timeout)
+            self.require_held(expired=left < timeout)
             raise DesktopTimeout(
                 f"desktop {self.address.id} did not answer {what} within {timeout:g} s; it may be wedged: replace it"
             ) from None
         except (aiohttp.ClientError, OSError) as error:
-            self._still_held()
+            self.require_held()
             raise DesktopLost(f"desktop {self.address.id} is gone: {what}: {type(error).__name__}: {error}") from error
 
-    def _still_held(self, expired: bool = False) -> None:
-        """Raise `LeaseLost` rather than blame the desktop, when it is the lease that ended."""
-        if self._hold is not None:
-            self._hold.remaining()
-            if expired:
-                raise LeaseLost(f"lease {self._hold.id} on desktop {self.address.id} ended during a request")
+    def require_held(self, *, expired: bool = False) -> float:
+        """Seconds for which the desktop may still be used; raises `LeaseLost` when it is the lease that ended."""
+        if self._hold is None:
+            return math.inf
+        left = self._hold.remaining()
+        if expired:
+            raise LeaseLost(f"lease {self._hold.id} on desktop {self.address.id} ended during a request")
+        return left
 
     async def _read(self, response: aiohttp.ClientResponse, what: str, limit: int) -> bytes:
         parts, size = [], 0
@@ -136,7 +141,7 @@ class Transport:
             refusal = msgspec.json.decode(answer, type=_Refusal)
         except msgspec.MsgspecError:
             refusal = _Refusal(message=answer[:500].decode(errors="replace"))
-        reason = refusal.message or refusal.error or f"status {status}"
+        reason = plain(refusal.message or refusal.error, _LONGEST_REASON, keep="\n\t") or f"status {status}"
         message = f"desktop {self.address.id}: {method} {path}: {reason}"
         if refusal.lost:
             return DesktopLost(message)

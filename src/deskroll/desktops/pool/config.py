@@ -9,6 +9,13 @@ from deskroll.desktops.pool.queue import Quotas
 from deskroll.errors import ConfigError
 from deskroll.types import Record
 
+_TIMES = (
+    "boot_timeout", "reset_timeout", "check_timeout", "stop_timeout", "check_every", "idle_after", "backoff",
+    "backoff_max",
+)  # fmt: skip
+_TOO_LONG = 1e9
+MOST_VMS = 100_000
+
 
 class PoolConfig(Record, frozen=True):
     """Size, limits and patience of a pool."""
@@ -40,15 +47,18 @@ class PoolConfig(Record, frozen=True):
     """After so many failed boots in a row, and without any desktop that works, waiting requests are refused."""
 
     def __post_init__(self) -> None:
-        if self.num_vms < 1:
-            raise ConfigError(f"num_vms is {self.num_vms}; a pool needs at least 1 desktop")
+        if not 1 <= self.num_vms <= MOST_VMS:
+            raise ConfigError(f"num_vms is {self.num_vms}; allowed: 1 to {MOST_VMS:,}")
         if self.min_vms is not None and not 0 <= self.min_vms <= self.num_vms:
             raise ConfigError(f"min_vms is {self.min_vms}; allowed: 0 to num_vms ({self.num_vms})")
-        if self.max_booting < 1:
-            raise ConfigError(f"max_booting is {self.max_booting}; allowed: 1 and more")
-        for name in ("boot_timeout", "reset_timeout", "check_timeout", "stop_timeout", "check_every", "backoff_max"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be above 0")
+        for name in ("max_booting", "give_up_after"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; allowed: 1 and more")
+        for name in _TIMES:
+            if not 0 < getattr(self, name) < _TOO_LONG:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it must be a number of seconds above 0")
+        if self.resource_timeout is not None and not 0 < self.resource_timeout < _TOO_LONG:
+            raise ConfigError(f"resource_timeout is {self.resource_timeout}; above 0, or none")
 
     @property
     def fewest(self) -> int:

@@ -64,6 +64,7 @@ class Revoke:
 
     lease_id: str
     desktop_id: str
+    client: str
     reason: str
 
 

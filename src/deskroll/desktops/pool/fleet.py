@@ -79,9 +79,9 @@ class Fleet:
         """Put a desktop into the books (1) or take it out (-1), as it is now."""
         self.states[slot.state] += sign
         if slot.state in SUPPLY and not slot.doomed:
-            self.supply[slot.spec] += sign
+            _add(self.supply, slot.spec, sign)
         if slot.untried:
-            self.untried[slot.spec] += sign
+            _add(self.untried, slot.spec, sign)
         if slot.state is State.READY:
             line = self._ready.setdefault(slot.spec, {})
             if sign > 0:
@@ -90,3 +90,10 @@ class Fleet:
                 del line[slot.id]
                 if not line:
                     del self._ready[slot.spec]
+
+
+def _add(counts: Counter[DesktopSpec], spec: DesktopSpec, number: int) -> None:
+    """Count, and forget what there is none of: specs are many in the long run."""
+    counts[spec] += number
+    if not counts[spec]:
+        del counts[spec]

@@ -9,6 +9,7 @@ pool, or an error in it, ends every wait and every lease with a clear error and 
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,24 +18,37 @@ from typing import TypeVar
 from deskroll.desktops.base import DesktopSpec, Provider
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.notes import Note
-from deskroll.desktops.pool.config import PoolConfig
+from deskroll.desktops.pool.config import MOST_VMS, PoolConfig
 from deskroll.desktops.pool.effects import Boot, Check, Effect, Grant, Refuse, Report, Revert, Revoke, Stop
 from deskroll.desktops.pool.queue import Request
 from deskroll.desktops.pool.roster import Roster
 from deskroll.desktops.pool.status import PoolStatus, status_of
 from deskroll.desktops.reaper import orphans
-from deskroll.errors import BootError, DeskrollError, DesktopError, DesktopLost, InputError, NoDesktop, ResetError
-from deskroll.types import Event, EventSink, NullSink
+from deskroll.errors import (
+    BootError,
+    ConfigError,
+    DeskrollError,
+    DesktopError,
+    DesktopLost,
+    InputError,
+    NoDesktop,
+    ResetError,
+)
+from deskroll.types import Event, EventSink, NullSink, checked
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 _DEFAULTS = PoolConfig()
+_TOO_LONG = 1e9
 
 
 class Pool:
     """A pool in this process. `PoolClient` has the same interface for one in another."""
 
     def __init__(self, provider: Provider, config: PoolConfig = _DEFAULTS, *, sink: EventSink | None = None) -> None:
+        config = checked(config, PoolConfig)
         provider.check_spec(config.spec)
+        _check_size(config.fewest, config.num_vms, provider)
         self.config = config
         self.provider = provider
         self._sink = sink or NullSink()
@@ -104,8 +118,10 @@ class Pool:
     ) -> Lease:
         """Wait for a desktop; the caller must `release` it. Prefer `lease`."""
         self._require_running()
-        spec = spec or self.config.spec
+        spec = checked(spec, DesktopSpec) if spec is not None else self.config.spec
         self.provider.check_spec(spec)
+        if timeout is not None and not 0 <= timeout < _TOO_LONG:
+            raise InputError(f"timeout is {timeout}; it must be a number of seconds, 0 or more")
         lease_id = lease_id or new_lease_id()
         if lease_id in self._waiters or lease_id in self._leases:
             raise InputError(f"there is a lease {lease_id} already; give another id")
@@ -134,19 +150,21 @@ class Pool:
         lease = self._leases.pop(lease_id, None)
         if lease is not None:
             lease.lose("it was given back")
-            self._report("lease.released", lease_id, {"desktop": lease.address.id})
             self._apply(self._roster.release(lease_id, self._now()))
+            self._report("lease.released", lease_id, {"desktop": lease.address.id})
 
     def revoke(self, lease_id: str, reason: str) -> None:
         """Take a desktop from its holder, whatever it does with it at the moment."""
         self._apply(self._roster.revoke(lease_id, reason, self._now()))
 
     def withdraw(self, lease_id: str, reason: str) -> None:
-        """Call off a request that still waits; whoever waits gets `NoDesktop`."""
+        """Call off a request that still waits; whoever waits gets `NoDesktop`, or a lease that is lost already."""
         waiter = self._waiters.get(lease_id)
         if waiter is not None and not waiter.done():
             waiter.set_exception(NoDesktop(f"request {lease_id} was called off: {reason}"))
             self._apply(self._roster.cancel(lease_id, self._now()))
+        elif waiter is not None:
+            self.revoke(lease_id, reason)  # served at this very moment, and whoever waits does not know yet
 
     # --- for operators ---
 
@@ -156,12 +174,14 @@ class Pool:
         return status_of(self._roster, self.provider.name, price, self._now())
 
     async def resize(self, num_vms: int, min_vms: int | None = None) -> None:
-        """Have at most `num_vms` desktops from now on, and at least `min_vms` (None: as many). Ends a draining."""
-        fewest = num_vms if min_vms is None else min_vms
-        if num_vms < 1 or not 0 <= fewest <= num_vms:
-            raise InputError(
-                f"a pool cannot have {fewest} to {num_vms} desktops; at least 1, and min_vms up to num_vms"
-            )
+        """Have at most `num_vms` desktops from now on, and at least `min_vms`. Ends a draining.
+
+        Without `min_vms` a pool of fixed size keeps one, and an elastic one its least number.
+        """
+        elastic = self._roster.fewest < self._roster.most
+        kept = min(self._roster.fewest, num_vms) if elastic else num_vms
+        fewest = kept if min_vms is None else min_vms
+        _check_size(fewest, num_vms, self.provider)
         self._apply(self._roster.resize(fewest, num_vms, self._now()))
 
     async def drain(self) -> None:
@@ -177,6 +197,10 @@ class Pool:
         if slot.request is None:
             raise InputError(f"desktop {desktop_id} is not leased: it is {slot.state}")
         self.revoke(slot.request.id, reason)
+
+    async def until_closed(self) -> None:
+        """Wait until it hands out no more desktops: it is being closed, or it broke."""
+        await self._closing.wait()
 
     # --- carrying out ---
 
@@ -200,10 +224,10 @@ class Pool:
                     if not waiter.done():
                         waiter.set_exception(error)
                     self._report("lease.refused", request_id, {"reason": str(error)})
-                case Revoke(lease_id, desktop_id, reason):
+                case Revoke(lease_id, desktop_id, client, reason):
                     if (lost := self._leases.pop(lease_id, None)) is not None:
                         lost.lose(reason)
-                    self._report("lease.lost", lease_id, {"desktop": desktop_id, "reason": reason})
+                    self._report("lease.lost", lease_id, {"desktop": desktop_id, "client": client, "reason": reason})
                 case Report(kind, subject, data):
                     self._report(kind, subject, data)
                 case work if self._group is not None and not self._closing.is_set():
@@ -223,13 +247,14 @@ class Pool:
                 else:
                     self._apply(roster.booted(desktop_id, address, self._now()))
             case Revert(desktop_id, spec):
-                note = self._orphans.pop(desktop_id, None)
+                note = self._orphans.get(desktop_id)
                 reset = self.provider.adopt(note, spec) if note else self.provider.revert(desktop_id, spec)
                 try:
                     address = await _within(config.reset_timeout, reset, f"resetting desktop {desktop_id}", ResetError)
                 except DeskrollError as error:
                     self._apply(roster.revert_failed(desktop_id, error, self._now()))
                 else:
+                    self._orphans.pop(desktop_id, None)  # it is ours now
                     self._apply(roster.reverted(desktop_id, address, self._now()))
             case Check(desktop_id, address, generation):
                 check = self.provider.check(address)
@@ -293,7 +318,10 @@ class Pool:
 
     async def _close(self, runner: asyncio.Task[None]) -> None:
         self._end_all(NoDesktop("the pool is closed"))
-        await runner
+        try:
+            await runner
+        except* Exception as broken:
+            raise self._failure or NoDesktop("the pool broke") from broken
 
     def _end_all(self, error: DeskrollError) -> None:
         """Let nobody wait for, or hold, anything any more."""
@@ -313,11 +341,25 @@ class Pool:
             raise self._failure or NoDesktop("the pool is not open: use it with `async with`")
 
     def _report(self, kind: str, subject: str, data: dict[str, object]) -> None:
-        self._sink.emit(Event(kind=kind, subject=subject, data=data))
+        try:
+            self._sink.emit(Event(kind=kind, subject=subject, data=data))
+        except Exception:  # noqa: BLE001
+            # Whoever listens must not raise; where somebody does, no holder shall lose a desktop by it.
+            _log.exception("the event %s of %s could not be reported", kind, subject)
 
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
+
+
+def _check_size(fewest: int, most: int, provider: Provider) -> None:
+    if not 1 <= most <= MOST_VMS or not 0 <= fewest <= most:
+        raise ConfigError(
+            f"a pool cannot have {fewest} to {most} desktops; num_vms is 1 to {MOST_VMS:,}, min_vms 0 to num_vms"
+        )
+    limit = provider.capabilities.most
+    if limit is not None and most > limit:
+        raise ConfigError(f"num_vms is {most}; there is room for about {limit} {provider.name} desktops here")
 
 
 class _Closed(Exception):

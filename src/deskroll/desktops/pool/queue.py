@@ -1,9 +1,9 @@
 """The queue: who waits for a desktop, in which order, and who is held back by a quota.
 
 Order: priority (higher first), then the group's ticket, then arrival. A group gets its ticket with its first request
-and keeps it while any of its requests waits or holds a desktop, and for some time after. Guarantees: within one spec
-requests are served in that order; a client never has more requests in line than its quota leaves room for, and those
-that are held back keep their place.
+and keeps it while any of its requests waits or holds a desktop, and for a minute after that. Guarantees: within one
+spec requests are served in that order; a client never has more requests in line than its quota leaves room for, and
+those that are held back keep their place.
 """
 
 from __future__ import annotations
@@ -11,16 +11,20 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import TypeVar
 
 import msgspec
 
 from deskroll.desktops.base import DesktopSpec
+from deskroll.errors import ConfigError
 from deskroll.types import Record
 
 K = TypeVar("K")
-_TICKETS_KEPT = 100_000
+TICKET_KEPT_S = 60.0
+"""For how long a group that neither waits nor holds anything keeps its place."""
+_GROUPS_KEPT = 10_000
 
 
 class Request(Record, frozen=True):
@@ -47,9 +51,24 @@ class Quotas(Record, frozen=True):
     """For every client that is not named; None: no limit."""
     named: dict[str, int] = msgspec.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for client, limit in (("every client", self.each), *self.named.items()):
+            if limit is not None and limit < 1:
+                raise ConfigError(f"the quota of {client} is {limit}; at least 1, or the client would wait for ever")
+
     def of(self, client: str) -> int | None:
         """The limit of one client."""
         return self.named.get(client, self.each)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Requests that are served together."""
+
+    ticket: int
+    active: int = 0
+    """How many of them wait or hold a desktop."""
+    idle_since: float = 0.0
 
 
 Place = tuple[int, int, int, str]
@@ -68,7 +87,7 @@ class Queue:
         """By client, where it has a quota: those of its requests that stand in line."""
         self._held: Counter[str] = Counter()
         self._deadlines: list[tuple[float, str]] = []
-        self._tickets: OrderedDict[str, int] = OrderedDict()
+        self._groups: OrderedDict[tuple[str, str], _Group] = OrderedDict()
         self._arrivals = 0
 
     def __len__(self) -> int:
@@ -110,8 +129,14 @@ class Queue:
         insort(self._parked.setdefault(request.client, []), place)
         self._balance(request.client)
 
-    def discard(self, request_id: str) -> Request | None:
+    def discard(self, request_id: str, now: float) -> Request | None:
         """Forget a request; None when it does not wait."""
+        request = self._remove(request_id)
+        if request is not None:
+            self._leave_group(request, now)
+        return request
+
+    def _remove(self, request_id: str) -> Request | None:
         found = self._requests.pop(request_id, None)
         if found is None:
             return None
@@ -129,14 +154,16 @@ class Queue:
             return None
         request, _ = self._requests[line[0][3]]
         self._held[request.client] += 1
-        self.discard(request.id)
+        self._remove(request.id)
         return request
 
-    def freed(self, client: str) -> None:
-        """A client holds one desktop less."""
+    def freed(self, request: Request, now: float) -> None:
+        """Whoever made that request holds one desktop less."""
+        client = request.client
         self._held[client] -= 1
         if not self._held[client]:
             del self._held[client]
+        self._leave_group(request, now)
         self._balance(client)
 
     def unmet(self, supply: Mapping[DesktopSpec, int], allowed: Callable[[DesktopSpec], bool]) -> DesktopSpec | None:
@@ -166,6 +193,11 @@ class Queue:
             heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
+    def held_back(self, request_id: str) -> int | None:
+        """The quota that keeps a request out of the line; None when none does."""
+        request, place = self._requests[request_id]
+        return self._quotas.of(request.client) if place in self._parked.get(request.client, ()) else None
+
     def ahead_of(self, request_id: str) -> int:
         """How many are served before this one, as things stand."""
         place = self._requests[request_id][1]
@@ -174,12 +206,21 @@ class Queue:
     def _ticket(self, request: Request) -> int:
         if not request.group:
             return self._arrivals
-        key = f"{request.client}/{request.group}"
-        ticket = self._tickets.setdefault(key, self._arrivals)
-        self._tickets.move_to_end(key)
-        if len(self._tickets) > _TICKETS_KEPT:
-            self._tickets.popitem(last=False)
-        return ticket
+        key = (request.client, request.group)
+        group = self._groups.get(key)
+        if group is None or (not group.active and request.arrived_at - group.idle_since > TICKET_KEPT_S):
+            group = self._groups[key] = _Group(self._arrivals)
+        group.active += 1
+        self._groups.move_to_end(key)
+        while len(self._groups) > _GROUPS_KEPT and not next(iter(self._groups.values())).active:
+            self._groups.popitem(last=False)
+        return group.ticket
+
+    def _leave_group(self, request: Request, now: float) -> None:
+        group = self._groups.get((request.client, request.group))
+        if group is not None:
+            group.active -= 1
+            group.idle_since = now
 
     def _balance(self, client: str) -> None:
         """Let as many of a client's requests stand in line as its quota has room for: the first ones in order."""

@@ -22,8 +22,10 @@ from deskroll.desktops.pool.fleet import Fleet
 from deskroll.desktops.pool.meter import Load, Meter
 from deskroll.desktops.pool.queue import Queue, Request
 from deskroll.desktops.pool.slot import Slot, State
-from deskroll.errors import DeskrollError, InputError, MissingDependency, NoDesktop
+from deskroll.errors import DeskrollError, DesktopLost, InputError, MissingDependency, NoDesktop
 
+STEADY_S = 5.0
+"""A desktop that has stood ready for this long, or was handed out, shows that such boots work."""
 _FINAL = (InputError, MissingDependency)
 """Failures that trying again does not mend."""
 
@@ -60,7 +62,7 @@ class Roster:
         if self.draining:
             self._do(Refuse(request.id, NoDesktop(f"request {request.id}: the pool is being drained; use another one")))
         elif backoff is not None and backoff.final is not None and now < backoff.until:
-            self._do(Refuse(request.id, backoff.final))
+            self._do(Refuse(request.id, again(backoff.final)))
         else:
             self.queue.add(request)
         return self._end()
@@ -68,7 +70,7 @@ class Roster:
     def cancel(self, request_id: str, now: float) -> list[Effect]:
         """Somebody wants no desktop any more, whether it waits or holds one."""
         self._begin(now)
-        if self.queue.discard(request_id) is None:
+        if self.queue.discard(request_id, now) is None:
             self._let_go(request_id, voluntary=True)
         return self._end()
 
@@ -82,8 +84,8 @@ class Roster:
         """Take a desktop from its holder: it is dead, its time is over, or somebody says so."""
         self._begin(now)
         slot = self.leases.get(lease_id)
-        if slot is not None:
-            self._do(Revoke(lease_id, slot.id, reason))
+        if slot is not None and slot.request is not None:
+            self._do(Revoke(lease_id, slot.id, slot.request.client, reason))
             self._let_go(lease_id, voluntary=False)
         return self._end()
 
@@ -106,10 +108,13 @@ class Roster:
         return self._end()
 
     def found(self, desktop_ids: Sequence[str], *, adopt: bool, now: float) -> list[Effect]:
-        """Desktops of dead owners were found: take them over, or away. Each counts as alive until it is gone."""
+        """Desktops of dead owners were found: take them over, or away. Each counts as alive until it is gone.
+
+        Where the fence is timed, a holder of the dead owner's may still use one: it is taken away.
+        """
         self._begin(now)
         for desktop_id in desktop_ids:
-            if adopt and len(self.fleet) < self.most:
+            if adopt and self._can.fence is Fence.HARD and len(self.fleet) < self.most:
                 self.fleet.add(Slot(desktop_id, self._config.spec, State.RECYCLING, now))
                 self._do(Revert(desktop_id, self._config.spec))
             else:
@@ -148,8 +153,8 @@ class Roster:
         if slot is not None and slot.generation == generation:
             slot.checked_at, slot.probing = now, False
             if slot.state is State.CHECKING:
-                if slot.untried:
-                    self._backoffs.pop(slot.spec, None)
+                if slot.untried and slot.doomed:
+                    self._boot_failure(slot, DesktopLost(slot.doomed))
                 if slot.doomed or self._surplus():
                     self._stop(slot, slot.doomed or "the pool was made smaller")
                 else:
@@ -161,8 +166,6 @@ class Roster:
         self._begin(now)
         slot = self.fleet.slots.get(desktop_id)
         if slot is not None and slot.generation == generation and slot.state in (State.CHECKING, State.READY):
-            if slot.untried:
-                self._boot_failure(slot, error)
             self._broken(slot, str(error))
         return self._end()
 
@@ -190,7 +193,12 @@ class Roster:
         slot.retry_at = now + min(self._config.backoff_max, self._config.backoff * 2 ** min(slot.stop_failures - 1, 30))
         self._retries[slot.id] = slot
         self.last_error = str(error)
-        self._do(Report("desktop.unstoppable", slot.id, {"reason": str(error), "failures": slot.stop_failures}))
+        data = {"reason": str(error), "failures": slot.stop_failures, "pause_s": slot.retry_at - now}
+        self._do(Report("desktop.unstoppable", slot.id, data))
+        if all(each.stop_failures >= self._config.give_up_after for each in self.fleet.slots.values()):
+            why = f"cannot be served: none of the {len(self.fleet)} desktops can be stopped, the last one with: {error}"
+            for request in self.queue.all():
+                self._refuse(request, NoDesktop(f"request {request.id} {why}"))
         return self._end()
 
     # --- time ---
@@ -219,7 +227,13 @@ class Roster:
         """Look after desktops that stand ready: check them from time to time, stop those that nobody wants."""
         config = self._config
         self._housekeeping_at = self._now + min(config.check_every, config.idle_after or config.check_every) / 4
+        for spec, backoff in list(self._backoffs.items()):
+            forgotten = self._now > backoff.until + config.backoff_max and not self.queue.waiting(spec)
+            if forgotten and spec != config.spec:
+                del self._backoffs[spec]
         for slot in self.fleet.idle():
+            if self._now - slot.since >= STEADY_S:
+                self._backoffs.pop(slot.spec, None)
             if self.fleet.staying > self.fewest and self._now - slot.since >= config.idle_after:
                 self._stop(slot, "nobody wanted it")
             elif not slot.probing and self._now - slot.checked_at >= config.check_every:
@@ -227,12 +241,15 @@ class Roster:
                 self._check(slot)
 
     def _give_up(self, request: Request) -> None:
-        why = (
-            f"request {request.id} got no desktop within {self._now - request.arrived_at:.1f} s (resource_timeout): "
-            f"{self.queue.ahead_of(request.id)} before it in the queue; {self.describe()}. "
-            "Give it more time, or the pool more desktops"
-        )
-        self._refuse(request, NoDesktop(why))
+        within = f"request {request.id} got no desktop within {self._now - request.arrived_at:.1f} s"
+        if (quota := self.queue.held_back(request.id)) is not None:
+            why = (
+                f"its client {request.client!r} may hold {quota} at a time and does. Give one back, or raise the quota"
+            )
+        else:
+            ahead = f"{self.queue.ahead_of(request.id)} before it in the queue"
+            why = f"{ahead}; {self.describe()}. Give it a longer timeout, or the pool more desktops"
+        self._refuse(request, NoDesktop(f"{within}: {why}"))
 
     # --- the machinery ---
 
@@ -259,6 +276,7 @@ class Roster:
             if request is None:
                 return
             self.fleet.enter(slot, State.LEASED, self._now)
+            self._backoffs.pop(spec, None)
             slot.request = request
             slot.leases += 1
             self.leases[request.id] = slot
@@ -318,8 +336,8 @@ class Roster:
         slot = self.leases.pop(lease_id, None)
         if slot is None or slot.request is None:
             return
-        client, slot.request = slot.request.client, None
-        self.queue.freed(client)
+        request, slot.request = slot.request, None
+        self.queue.freed(request, self._now)
         wanted = self.queue.unmet(self.fleet.supply, self._may_boot)
         target = wanted or (self._config.spec if self._revertible(slot.spec, self._config.spec) else slot.spec)
         if slot.doomed or self._surplus():
@@ -349,6 +367,8 @@ class Roster:
             self.fleet.doom(slot, reason)
 
     def _broken(self, slot: Slot, reason: str) -> None:
+        if slot.untried or (slot.generation == 1 and not slot.leases):
+            self._boot_failure(slot, DesktopLost(reason))  # it came up, but nobody could ever use it
         self.last_error = reason
         self._do(Report("desktop.broken", slot.id, {"reason": reason, "during": str(slot.state)}))
         self._stop(slot, reason)
@@ -374,7 +394,9 @@ class Roster:
         why = f"cannot be served: {backoff.failures} boots in a row failed, the last one with: {error}"
         for request in self.queue.all():
             if request.spec == slot.spec:
-                self._refuse(request, backoff.final or NoDesktop(f"request {request.id} {why}"))
+                self._refuse(
+                    request, again(backoff.final) if backoff.final else NoDesktop(f"request {request.id} {why}")
+                )
 
     def _any_working(self, spec: DesktopSpec) -> bool:
         return any(
@@ -383,7 +405,7 @@ class Roster:
         )
 
     def _refuse(self, request: Request, error: DeskrollError) -> None:
-        self.queue.discard(request.id)
+        self.queue.discard(request.id, self._now)
         self._do(Refuse(request.id, error))
 
     # --- what others want to know ---
@@ -407,7 +429,20 @@ class Roster:
         """How many boots have failed without one that succeeded, of the kind that fails most."""
         return max((backoff.failures for backoff in self._backoffs.values()), default=0)
 
+    def limit(self) -> str:
+        """One line that says what limits now."""
+        if self.draining:
+            return "draining: no more desktops are handed out"
+        if failures := self.failures_in_a_row():
+            return f"boots: the last {failures} failed; {self.last_error}"
+        return self.meter.limit()
+
     def describe(self) -> str:
         """The desktops in a few words."""
         error = f"; last error: {self.last_error}" if self._backoffs else ""
         return f"desktops: {self.fleet.describe()} (at most {self.most}){error}"
+
+
+def again(error: DeskrollError) -> DeskrollError:
+    """The same error once more: one that is raised to many would gather all their tracebacks."""
+    return type(error)(str(error))

@@ -19,6 +19,7 @@ class DesktopStatus(Record, frozen=True, omit_defaults=False):
     since_s: float
     """How long it has been in this state."""
     spec: DesktopSpec
+    """What it is like, but for its password."""
     lease: str = ""
     client: str = ""
     group: str = ""
@@ -73,7 +74,7 @@ def status_of(roster: Roster, provider: str, usd_per_hour: float, now: float) ->
         leased_s=roster.meter.leased_s,
         alive_s=roster.meter.alive_s,
         cost_usd=roster.meter.alive_s / 3600 * usd_per_hour,
-        limit=roster.meter.limit(),
+        limit=roster.limit(),
         boot_failures=roster.failures_in_a_row(),
         last_error=roster.last_error,
     )
@@ -84,7 +85,7 @@ def _desktop(slot: Slot, now: float) -> DesktopStatus:
         id=slot.id,
         state=slot.state,
         since_s=now - slot.since,
-        spec=slot.spec,
+        spec=msgspec.structs.replace(slot.spec, client_password=""),
         lease=slot.request.id if slot.request else "",
         client=slot.request.client if slot.request else "",
         group=slot.request.group if slot.request else "",

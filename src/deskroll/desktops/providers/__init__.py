@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol, cast
 
 from deskroll.desktops.base import Provider
+from deskroll.errors import InputError
 from deskroll.registry import Registry
 from deskroll.types import EventSink
 
@@ -19,5 +20,8 @@ class ProviderClass(Protocol):
 
 def make_provider(name: str, options: Mapping[str, str] | None = None, sink: EventSink | None = None) -> Provider:
     """The provider of that name, with its own options."""
-    kind = cast("ProviderClass", Registry().load("provider", name))
+    part = Registry().load("provider", name)
+    if not hasattr(part, "from_options"):
+        raise InputError(f"{name!r} is no provider of desktops: it has no from_options")
+    kind = cast("ProviderClass", part)
     return kind.from_options(options or {}, sink)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import math
 import os
 import socket
@@ -45,17 +46,24 @@ from deskroll.types import Record
 T = TypeVar("T", bound=Record)
 CALL_S = 30.0
 """Deadline of a call that does not wait for a desktop."""
+STATUS_S = 8.0
+"""Deadline of a look at a pool: a person waits."""
+_BEAT_S = 20.0
+"""Between heartbeats, at most."""
 _MARGIN_S = 2.0
 """A holder stops using its desktops this long before the service takes them back."""
 
 
 class PoolClient:
-    """A pool at an address (`unix:PATH` or `HOST:PORT`; nothing: the usual socket). Use with `async with`."""
+    """A pool at an address (`unix:PATH` or `HOST:PORT`; nothing: the usual socket). Use with `async with`.
 
-    def __init__(self, at: str = "", *, token: str = "", client: str = "") -> None:
+    The token is what `DESKROLL_TOKEN` says, unless one is given.
+    """
+
+    def __init__(self, at: str = "", *, token: str | None = None, client: str = "") -> None:
         self.at = Listen.parse(at)
         self._client = client or f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}:{os.getpid()}"
-        self._token = token
+        self._token = os.environ.get("DESKROLL_TOKEN", "") if token is None else token
         self._http: aiohttp.ClientSession | None = None
         self._session: Welcome | None = None
         self._beginning = asyncio.Lock()
@@ -63,9 +71,13 @@ class PoolClient:
         """Set when the session is lost."""
         self._renewed_at = 0.0
         self._leases: dict[str, Lease] = {}
+        self._asking: dict[str, asyncio.Event] = {}
+        """Requests that wait; the event says that the answer to one was lost on its way."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> PoolClient:
+        if self._http is not None:
+            raise NoDesktop("the pool's client is open already: make another one")
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         connector = (
             aiohttp.UnixConnector(path=self.at.path, limit=0) if self.at.is_unix else aiohttp.TCPConnector(limit=0)
@@ -82,7 +94,8 @@ class PoolClient:
             if session is not None:
                 with contextlib.suppress(DeskrollError):  # where it cannot be reached, nothing of ours is left there
                     await self._call("POST", "/leave", Done, session=session, timeout=5.0)
-            await self._http.close()
+            http, self._http = self._http, None
+            await http.close()
 
     # --- for holders ---
 
@@ -104,15 +117,21 @@ class PoolClient:
             self._leases.pop(lease.id, None)
             lost = bool(lease.lost)
             lease.lose("it was given back")
-            await lease.close()
-            if not lost:
-                await asyncio.shield(self._give_back(ask.lease, session))
+            try:
+                if not lost:
+                    await asyncio.shield(self._give_back(ask.lease, session))
+            finally:
+                await lease.close()
 
     async def _acquire(self, ask: Ask) -> tuple[Lease, Welcome]:
         session = await self._ready_session()
+        unheard = self._asking[ask.lease] = asyncio.Event()
         try:
-            granted = await self._while_heard(self._call("POST", "/lease", Granted, ask, session=session, timeout=None))
-            lease = Lease(granted.lease, granted.address, granted.spec, seconds_left=self._seconds_left)
+            granted = await self._while_heard(
+                unheard, self._call("POST", "/lease", Granted, ask, session=session, timeout=None)
+            )
+            left = functools.partial(self._seconds_left, session)
+            lease = Lease(granted.lease, granted.address, granted.spec, seconds_left=left)
             self._leases[lease.id] = lease
         except LeaseLost as error:
             # The service knows us no more: it was started anew, or could not hear us for too long. So begin again.
@@ -121,31 +140,34 @@ class PoolClient:
         except BaseException:
             await asyncio.shield(self._give_back(ask.lease, session))
             raise
+        finally:
+            self._asking.pop(ask.lease, None)
         return lease, session
 
-    async def _while_heard(self, work: Coroutine[object, object, T]) -> T:
-        """Wait for an answer that may take for ever, but no longer than the session lives."""
-        call, over = asyncio.ensure_future(work), asyncio.ensure_future(self._over.wait())
+    async def _while_heard(self, unheard: asyncio.Event, work: Coroutine[object, object, T]) -> T:
+        """Wait for an answer that may take for ever, but no longer than the session lives and it can still come."""
+        call = asyncio.ensure_future(work)
+        ends = [asyncio.ensure_future(each.wait()) for each in (self._over, unheard)]
         try:
-            await asyncio.wait((call, over), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((call, *ends), return_when=asyncio.FIRST_COMPLETED)
             if not call.done():
                 raise NoDesktop(f"the pool at {self.at} is gone, or cannot be heard any more")
             return call.result()
         finally:
-            over.cancel()
-            if not call.done():
-                call.cancel()
-                await asyncio.wait([call])
+            for task in (call, *ends):
+                task.cancel()
+            await asyncio.wait((call, *ends))
 
     async def _give_back(self, lease_id: str, session: Welcome) -> None:
-        with contextlib.suppress(DeskrollError):  # where it cannot be reached, the end of the session gives it back
+        """Where the pool cannot be reached, a later heartbeat does it, or the end of the session."""
+        with contextlib.suppress(DeskrollError):
             await self._call("POST", "/release", Done, Return(lease=lease_id), session=session)
 
     # --- for operators ---
 
     async def status(self) -> PoolStatus:
         """What goes on at this moment."""
-        return await self._call("GET", "/status", PoolStatus)
+        return await self._call("GET", "/status", PoolStatus, timeout=STATUS_S)
 
     async def resize(self, num_vms: int, min_vms: int | None = None) -> None:
         """Have at most `num_vms` desktops from now on, and at least `min_vms` (None: as many). Ends a draining."""
@@ -169,9 +191,10 @@ class PoolClient:
                 session = await self._call("POST", "/session", Welcome, Hello(client=self._client, boot=boot_id()))
                 self._session, self._renewed_at, self._over = session, sent_at, asyncio.Event()
                 heard = asyncio.Event()
-                self._tasks = [asyncio.create_task(self._listen(session, heard))]
-                if not session.watched:
-                    self._tasks.append(asyncio.create_task(self._beat(session)))
+                await self._end_tasks()
+                self._tasks = [
+                    asyncio.create_task(work) for work in (self._listen(session, heard), self._beat(session))
+                ]
                 await heard.wait()
             if self._session is None:
                 raise NoDesktop(f"the pool at {self.at} ended the session at once; is it being stopped?")
@@ -205,26 +228,38 @@ class PoolClient:
                     self._leases.pop(lost.lease).lose(lost.reason)
 
     async def _beat(self, session: Welcome) -> None:
-        """Show signs of life between hosts."""
+        """Show signs of life, and set right what got lost on its way: releases, answers, news of lost leases."""
+        doubtful: set[str] = set()
         while self._session is session:
-            await asyncio.sleep(session.ttl_s / 3)
-            sent_at = _now()
-            held = set(self._leases)
+            await asyncio.sleep(min(session.ttl_s / 3, _BEAT_S))
+            sent_at, held = _now(), set(self._leases)
             try:
                 alive = await self._call("POST", "/heartbeat", Alive, session=session, timeout=session.ttl_s / 3)
             except LeaseLost as error:
                 self._session_lost(session, str(error))
             except DeskrollError:
-                continue  # the leases end by themselves when this goes on for too long
+                # The leases end by themselves when this goes on for too long; so does what waits.
+                if not session.watched and _now() > self._renewed_at + session.ttl_s:
+                    self._session_lost(session, f"the pool could not be reached for {session.ttl_s:g} s")
             else:
                 self._renewed_at = sent_at
-                for lease_id in held - set(alive.leases):
-                    if (lease := self._leases.pop(lease_id, None)) is not None:
-                        lease.lose("the pool says that it is over")
+                doubtful = await self._compare(session, held, set(alive.leases), doubtful)
 
-    def _seconds_left(self) -> float:
-        session = self._session
-        if session is None:
+    async def _compare(self, session: Welcome, held: set[str], theirs: set[str], doubtful: set[str]) -> set[str]:
+        """Ours against theirs. A difference that is seen twice is no mere matter of timing."""
+        for lease_id in held - theirs:
+            if (lease := self._leases.pop(lease_id, None)) is not None:
+                lease.lose("the pool says that it is over")
+        unknown = theirs - set(self._leases)
+        for lease_id in unknown & doubtful:
+            if lease_id in self._asking:
+                self._asking[lease_id].set()
+            else:
+                await self._give_back(lease_id, session)
+        return unknown
+
+    def _seconds_left(self, session: Welcome) -> float:
+        if self._session is not session:
             return 0.0
         return math.inf if session.watched else self._renewed_at + session.ttl_s - _MARGIN_S - _now()
 
@@ -239,6 +274,9 @@ class PoolClient:
     async def _end_session(self, reason: str) -> None:
         if self._session is not None:
             self._session_lost(self._session, reason)
+        await self._end_tasks()
+
+    async def _end_tasks(self) -> None:
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -269,7 +307,9 @@ class PoolClient:
                     return msgspec.json.decode(answer, type=kind)
                 raise msgspec.json.decode(answer, type=Problem).as_error()
         except TimeoutError:
-            raise NoDesktop(f"the pool at {self.at} did not answer {path} within {timeout:g} s") from None
+            raise NoDesktop(
+                f"the pool at {self.at} did not answer {path} within {timeout:g} s: it hangs, or its process is stopped"
+            ) from None
         except (aiohttp.ClientConnectorError, FileNotFoundError) as error:
             raise NoDesktop(f"no pool answers at {self.at}; start one:  deskroll pool serve") from error
         except (aiohttp.ClientError, OSError) as error:

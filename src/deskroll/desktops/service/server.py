@@ -10,11 +10,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-import os
-import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -23,6 +20,7 @@ from aiohttp import web
 from deskroll.desktops.notes import boot_id
 from deskroll.desktops.pool import Pool
 from deskroll.desktops.service.sessions import Session, Sessions
+from deskroll.desktops.service.sockets import listening, watching_peer
 from deskroll.desktops.service.wire import (
     MIN_TTL_S,
     SESSION_HEADER,
@@ -39,13 +37,14 @@ from deskroll.desktops.service.wire import (
     Return,
     Welcome,
 )
-from deskroll.errors import DeskrollError, InputError, LeaseLost
+from deskroll.errors import DeskrollError, InputError, LeaseLost, NoDesktop
 from deskroll.types import Record
 
 T = TypeVar("T", bound=Record)
 _MAX_BODY = 1 << 20
 _KEEPALIVE_S = 10.0
 """How often /events shows that the service is there."""
+_STOPPED = "the pool's service was stopped"
 _log = logging.getLogger(__name__)
 
 
@@ -72,20 +71,19 @@ class PoolService:
         app = web.Application(client_max_size=_MAX_BODY)
         for (method, path), handler in self._endpoints().items():
             app.router.add_route(method, path, self._guarded(handler))
+        app.router.add_route("*", "/{path:.*}", self._guarded(self._unknown))
         # A holder that goes away while it waits must not get a desktop.
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
-        await runner.setup()
-        self._stack.push_async_callback(runner.cleanup)
         try:
-            listener = _bind(self._listen)
-            if self._listen.is_unix:
-                self._stack.callback(Path(self._listen.path).unlink, missing_ok=True)
-            else:
+            listener = self._stack.enter_context(listening(self._listen))
+            if not self._listen.is_unix:
                 self.port = listener.getsockname()[1]
+            self._stack.callback(self._sessions.end_all, _STOPPED)  # what was begun while it stopped
+            self._stack.push_async_callback(runner.cleanup)
+            await runner.setup()
             await web.SockSite(runner, listener, backlog=4096).start()
-            watching = asyncio.create_task(self._watch_sessions())
-            self._stack.push_async_callback(_cancelled, watching)
-            self._stack.callback(self._sessions.end_all, "the pool's service was stopped")
+            self._stack.push_async_callback(_cancelled, asyncio.create_task(self._watch_sessions()))
+            self._stack.callback(self._sessions.end_all, _STOPPED)
         except BaseException:
             await self._stack.aclose()
             raise
@@ -121,7 +119,8 @@ class PoolService:
         async def answer(request: web.Request) -> web.StreamResponse:
             given = request.headers.get("Authorization", "").encode(errors="replace")
             if self._expected and not hmac.compare_digest(given, self._expected):
-                return _answer(Problem(error="this pool wants its token: set DESKROLL_TOKEN to it"), 401)
+                wrong = "the token is wrong" if given else "this pool wants its token"
+                return _answer(Problem(error=f"{wrong}: set DESKROLL_TOKEN to the one that it is served with"), 401)
             if "Origin" in request.headers:
                 return _answer(Problem(error="a pool takes no requests from web pages"), 403)
             try:
@@ -142,7 +141,10 @@ class PoolService:
 
     async def _begin(self, request: web.Request) -> web.Response:
         hello = await _read(request, Hello)
-        if self._pool.provider.capabilities.host_only and hello.boot != boot_id():
+        # Whoever reaches a unix socket is here; whoever comes by TCP has to say where it is.
+        if self._pool.provider.capabilities.host_only and not self._listen.is_unix and hello.boot != boot_id():
+            if not hello.boot:
+                raise InputError("boot is missing: send what /proc/sys/kernel/random/boot_id says on the holder's host")
             raise InputError(
                 f"the {self._pool.provider.name} desktops of this pool can be reached from their own host only; "
                 "run the holder there, or use a provider whose desktops have addresses on the network"
@@ -155,6 +157,10 @@ class PoolService:
         session = self._session(request)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         session.watched = self._listen.is_unix
+        with watching_peer(request, lambda: self._sessions.end(session, f"its holder {session.client} is gone")):
+            return await self._tell(session, request, response)
+
+    async def _tell(self, session: Session, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
         try:
             await response.prepare(request)
             await response.write(msgspec.json.encode(Lost()) + b"\n")
@@ -194,9 +200,9 @@ class PoolService:
             )  # fmt: skip
         finally:
             session.asking.discard(ask.lease)
-        if session.ended:
+        if session.ended or lease.lost:
             self._pool.revoke(lease.id, session.ended)
-            raise LeaseLost(f"lease {ask.lease}: {session.ended}")
+            raise NoDesktop(f"lease {ask.lease} was lost at once: {session.ended or lease.lost}")
         session.leases[lease.id] = lease
         lease.on_lost = session.tell
         return _answer(Granted(lease=lease.id, address=lease.address, spec=lease.spec))
@@ -231,6 +237,12 @@ class PoolService:
 
     # ---
 
+    async def _unknown(self, request: web.Request) -> web.Response:
+        known = {path: method for method, path in self._endpoints()}
+        if request.path in known:
+            return _answer(Problem(error=f"{request.path} takes {known[request.path]}, not {request.method}"), 405)
+        return _answer(Problem(error=f"there is no {request.path}; there are: {', '.join(sorted(known))}"), 404)
+
     def _session(self, request: web.Request) -> Session:
         session = self._sessions.find(request.headers.get(SESSION_HEADER, ""))
         if session is None:
@@ -262,39 +274,3 @@ async def _read(request: web.Request, kind: type[T]) -> T:
 async def _cancelled(task: asyncio.Task[None]) -> None:
     task.cancel()
     await asyncio.wait([task])
-
-
-def _bind(listen: Listen) -> socket.socket:
-    """A listening socket; one that is left of a dead service is replaced, one that answers is an error."""
-    if not listen.is_unix:
-        family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-        try:
-            return socket.create_server((listen.host, listen.port), family=family, backlog=4096)
-        except OSError as error:
-            raise InputError(f"cannot serve on {listen}: {error.strerror or error}") from error
-    path = Path(listen.path)
-    if path.exists() and not path.is_socket():
-        raise InputError(f"cannot serve on {listen}: there is something else at that path")
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(listen.path)
-        except FileNotFoundError:
-            pass
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)  # left by a service that was killed
-        except OSError as error:
-            raise InputError(f"cannot serve on {listen}: {error.strerror or error}") from error
-        else:
-            raise InputError(f"a pool is served on {listen} already; use it, stop it, or listen somewhere else")
-    listener = socket.socket(socket.AF_UNIX)
-    old = os.umask(0o177)
-    try:
-        listener.bind(listen.path)
-    except OSError as error:
-        listener.close()
-        raise InputError(f"cannot serve on {listen}: {error.strerror or error}") from error
-    finally:
-        os.umask(old)
-    listener.listen(4096)
-    listener.setblocking(False)
-    return listener

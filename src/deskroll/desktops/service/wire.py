@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+from typing import Annotated
+
+from msgspec import Meta
 
 from deskroll.desktops.base import Address, DesktopSpec
 from deskroll.desktops.notes import runtime_root
@@ -18,6 +21,8 @@ from deskroll.errors import (
 )
 from deskroll.types import Record
 
+Word = Annotated[str, Meta(max_length=200)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
 SESSION_HEADER = "Deskroll-Session"
 MIN_TTL_S = 30.0
 
@@ -32,8 +37,7 @@ class Listen(Record, frozen=True):
     @classmethod
     def parse(cls, text: str = "") -> Listen:
         """Read `unix:PATH`, `HOST:PORT` or `http://HOST:PORT`; nothing: the usual socket of this user."""
-        if not text:
-            return cls(path=str(runtime_root() / "pool.sock"))
+        text = text or f"unix:{runtime_root() / 'pool.sock'}"
         if text.startswith("unix:"):
             path = text.removeprefix("unix:")
             if not path or len(path.encode()) > 107:
@@ -70,12 +74,12 @@ class Listen(Record, frozen=True):
         return f"unix:{self.path}" if self.path else self.url
 
 
-class Hello(Record, frozen=True):
+class Hello(Record, frozen=True, forbid_unknown_fields=True):
     """A holder process begins a session."""
 
-    client: str = ""
+    client: Word = ""
     """Its name: what quotas count by, and people read."""
-    boot: str = ""
+    boot: Word = ""
     """The boot of its host: desktops that only their own host reaches go to nobody else."""
 
 
@@ -89,15 +93,15 @@ class Welcome(Record, frozen=True, omit_defaults=False):
     """Whether it ends at once with its connection to /events instead."""
 
 
-class Ask(Record, frozen=True):
+class Ask(Record, frozen=True, forbid_unknown_fields=True):
     """A holder wants a desktop. The answer comes when it has one."""
 
-    lease: str
+    lease: Name
     """Its name, chosen by the holder, so that it can give back what it never heard of."""
     spec: DesktopSpec | None = None
     """None: as the pool's desktops are."""
     priority: int = 0
-    group: str = ""
+    group: Word = ""
     timeout: float | None = None
 
 
@@ -109,10 +113,10 @@ class Granted(Record, frozen=True):
     spec: DesktopSpec
 
 
-class Return(Record, frozen=True):
+class Return(Record, frozen=True, forbid_unknown_fields=True):
     """A holder gives a desktop back."""
 
-    lease: str
+    lease: Name
 
 
 class Lost(Record, frozen=True):
@@ -128,18 +132,18 @@ class Alive(Record, frozen=True, omit_defaults=False):
     leases: tuple[str, ...]
 
 
-class Resize(Record, frozen=True):
+class Resize(Record, frozen=True, forbid_unknown_fields=True):
     """How many desktops there shall be."""
 
     num_vms: int
     min_vms: int | None = None
 
 
-class Free(Record, frozen=True):
+class Free(Record, frozen=True, forbid_unknown_fields=True):
     """Take a desktop from its holder."""
 
-    desktop: str
-    reason: str = "an operator took it back"
+    desktop: Word
+    reason: Word = "an operator took it back"
 
 
 class Done(Record, frozen=True, omit_defaults=False):
@@ -148,7 +152,7 @@ class Done(Record, frozen=True, omit_defaults=False):
     ok: bool = True
 
 
-class Problem(Record, frozen=True):
+class Problem(Record, frozen=True, omit_defaults=False):
     """Why it was not."""
 
     error: str

@@ -25,11 +25,11 @@ from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.desktops.providers.local import namespaces, places, sandbox
 from deskroll.desktops.providers.local.limits import ControlGroup, set_rlimits
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, Started, encode_report
-from deskroll.errors import BootError
+from deskroll.errors import BootError, plain
 
 BOOT_TIMEOUT_S = 60.0
 _LONGEST_WORD = 4096
-"""Bytes that are read of what a guest says at a time; it is as hostile as what runs beside it."""
+"""Bytes that are read of what a guest says."""
 
 
 def import_guest() -> None:
@@ -86,8 +86,12 @@ def _await_guest(guest: int, link: socket.socket, deadline: float) -> dict[str, 
 
 
 def _watch(link: socket.socket, guest: int, pid: int) -> str:
-    """Wait until the desktop has to go, and say why; empty when its owner wants it so. Pass on what the guest says."""
+    """Wait until the desktop has to go, and say why; empty when its owner wants it so.
+
+    A guest may say one thing, that it has lost a part, which is passed on. It is as hostile as what runs beside it.
+    """
     pidfd = os.pidfd_open(pid)
+    heard = False
     try:
         while True:
             readable, _, _ = select.select([link.fileno(), guest, pidfd], [], [])
@@ -98,7 +102,10 @@ def _watch(link: socket.socket, guest: int, pid: int) -> str:
             said = os.read(guest, _LONGEST_WORD)
             if not said:
                 return "its guest died"
-            _report(link, Lost(message=said.decode(errors="replace").strip()))
+            if heard:
+                return "its guest said more than it may"
+            heard = True
+            _report(link, Lost(message=plain(said.decode(errors="replace"))))
     finally:
         os.close(pidfd)
 

@@ -8,7 +8,6 @@ sudden) each take the desktops away, with their processes, sockets and files.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import os
 import secrets
@@ -27,7 +26,7 @@ from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.desktops.providers.local.nursery_process import NurseryProcess
 from deskroll.desktops.providers.local.running import Running
 from deskroll.desktops.providers.local.wire import Booted, Request, send_request
-from deskroll.errors import BootError, DesktopLost, InputError, MissingDependency, ResetError
+from deskroll.errors import BootError, DesktopError, DesktopLost, InputError, MissingDependency, ResetError
 from deskroll.types import Event, EventSink, NullSink
 
 BOOT_S = 90.0
@@ -36,6 +35,8 @@ CHECK_S = 10.0
 """Deadline of a health check; a healthy desktop answers within milliseconds."""
 FULL = 0.97
 """The share of its memory from which on a desktop counts as having none left."""
+_LEAST_MEMORY = 48 << 20
+"""What a desktop takes of the host's memory before any program runs in it."""
 _FIRST_UID = 0x6000_0000
 """Where root starts desktops, each gets a user of its own from here on: nobody else on the host has such a uid."""
 _NOBODY = 65534
@@ -46,17 +47,18 @@ class LocalProvider:
     """Embedded desktops: Xvfb in namespaces. `isolation="none"` runs them without, where bubblewrap cannot."""
 
     name = places.PROVIDER
-    capabilities = Capabilities(
-        recycling=Recycling.REPLACE,
-        fence=Fence.HARD,  # the socket of a desktop dies with it
-        boot_s=0.3,
-        reset_s=0.4,
-        host_only=True,
-    )
 
     def __init__(self, *, isolation: str = "bwrap", sink: EventSink | None = None) -> None:
         if isolation not in ("bwrap", "none"):
             raise InputError(f"isolation is {isolation!r}; allowed: bwrap, none")
+        self.capabilities = Capabilities(
+            recycling=Recycling.REPLACE,
+            fence=Fence.HARD,  # the socket of a desktop dies with it
+            boot_s=0.3,
+            reset_s=0.4,
+            host_only=True,
+            most=max(1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _LEAST_MEMORY),
+        )
         self._isolation = isolation
         self._sink = sink or NullSink()
         self._nursery: NurseryProcess | None = None
@@ -162,7 +164,9 @@ class LocalProvider:
 
     async def notes(self) -> list[Note]:
         """The local desktops of this user on this host, whoever started them."""
-        return list(await asyncio.to_thread(places.notebook().list, self.name))
+        notebook = places.notebook()
+        await asyncio.to_thread(notebook.tidy)
+        return list(await asyncio.to_thread(notebook.list, self.name))
 
     async def adopt(self, note: Note, spec: DesktopSpec) -> Address:
         """Local desktops end with their owner: there is nothing to take over."""
@@ -172,8 +176,11 @@ class LocalProvider:
         """Remove what an owner and a keeper that were killed together have left."""
         notebook = places.notebook()
         ours = await asyncio.to_thread(_claim, notebook, note)
-        if ours is not None:
-            await asyncio.to_thread(orphan.remove, notebook, ours)
+        if ours is not None and ours.id not in self._running:
+            try:
+                await asyncio.to_thread(orphan.remove, notebook, ours)
+            except OSError as error:
+                raise DesktopError(f"what is left of desktop {note.id} could not be removed: {error}") from error
             self._sink.emit(Event(kind="desktop.reaped", subject=note.id, data={"owner_pid": note.owner.pid}))
 
     async def stop(self, desktop_id: str) -> None:
@@ -204,9 +211,11 @@ class LocalProvider:
     async def _end(self, running: Running) -> None:
         try:
             await running.take_away()
-        finally:
-            self._running.pop(running.id, None)
-            self._sink.emit(Event(kind="desktop.stopped", subject=running.id))
+        except OSError as error:
+            running.ending = None  # it is still ours: the next stop tries again
+            raise DesktopError(f"desktop {running.id} could not be taken away: {error}") from error
+        self._running.pop(running.id, None)
+        self._sink.emit(Event(kind="desktop.stopped", subject=running.id))
 
     async def close(self) -> None:
         """Stop every desktop, then the nursery."""
@@ -217,8 +226,7 @@ class LocalProvider:
         finally:
             if self._renewing is not None:
                 self._renewing.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await self._renewing
+                await asyncio.wait([self._renewing])
             if self._nursery is not None:
                 nursery, self._nursery = self._nursery, None
                 await nursery.close()

@@ -54,13 +54,13 @@ class Running:
                     raise BootError(f"desktop {self.id} did not boot: its keeper died")
 
     async def take_away(self) -> None:
-        """Let go of the lifeline and wait for the keeper; where the keeper cannot, do its work."""
+        """Let go of the lifeline and wait for the keeper; where the keeper cannot, do its work. May be repeated."""
         self.keeper_end.close()
         try:
             with contextlib.suppress(OSError):
                 self.link.shutdown(socket.SHUT_WR)
             await asyncio.wait_for(self.watching or self.until_gone(_ignore), STOP_S)
-        except (TimeoutError, OSError):
+        except (TimeoutError, OSError, ValueError):
             pass  # the keeper was killed or stopped: what it would have done follows
         finally:
             self.link.close()
@@ -84,7 +84,8 @@ class Running:
         for pidfd in self._pidfds:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-        for pidfd in self._pidfds:
+        while self._pidfds:
+            pidfd = self._pidfds.pop()
             poll = select.poll()
             poll.register(pidfd, select.POLLIN)
             poll.poll(STOP_S * 1000)

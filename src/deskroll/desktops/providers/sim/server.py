@@ -23,6 +23,8 @@ from deskroll.desktops.providers.sim.endpoints import ENDPOINTS, UPLOAD, as_json
 from deskroll.desktops.providers.sim.world import SimWorld
 from deskroll.errors import DesktopError, DesktopLost
 
+_LONGEST_PATH = 107
+"""Of a unix socket."""
 _BACKLOG = 4096
 """Connections that may wait: beyond, a unix socket refuses at once, and thousands of holders can come together."""
 _SHUTDOWN_S = 1.0
@@ -104,7 +106,9 @@ def _make_folder() -> Path:
         pid, start = old.name.split("-")[2:4]
         if process_start(pid) != int(start):
             shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"sim-{here}-{os.getpid()}-{process_start('self')}-", dir=root))
+    name = f"sim-{here}-{os.getpid()}-{process_start('self')}-"
+    short = len(str(root / name)) + len("12345678/guest.sock") <= _LONGEST_PATH
+    return Path(tempfile.mkdtemp(prefix=name, dir=root if short else None))
 
 
 def _refusal(status: int, message: str, *, lost: bool = False) -> web.Response:

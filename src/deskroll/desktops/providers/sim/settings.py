@@ -82,6 +82,10 @@ class SimSettings(Record, frozen=True):
         return msgspec.structs.replace(settings, faults=_convert(faults, Faults))
 
 
+_ALLOWED = {
+    "recycling": "; allowed: revert, replace", "fence": "; allowed: hard, timed",
+    "proxy": "; allowed: true, false", "fixed_ip": "; allowed: true, false",
+}  # fmt: skip
 _TIMES = ("boot", "reset", "step", "check", "stop", "dies_after")
 S = TypeVar("S", bound=Record)
 
@@ -90,7 +94,8 @@ def _convert(fields: dict[str, object], kind: type[S]) -> S:
     try:
         return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InputError(f"options of simulated desktops: {error}") from None
+        field = str(error).rpartition(".")[2].rstrip("`")
+        raise InputError(f"options of simulated desktops: {error}{_ALLOWED.get(field, '')}") from None
 
 
 def _read(key: str, text: str) -> object:
