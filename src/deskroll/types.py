@@ -7,6 +7,7 @@ writes (config, task files) is read elsewhere by pydantic and turned into these.
 from __future__ import annotations
 
 import enum
+import logging
 import time
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +15,8 @@ import msgspec
 
 from deskroll.actions import Action
 from deskroll.errors import DeskrollError, FailureClass, InputError
+
+_log = logging.getLogger(__name__)
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -192,3 +195,21 @@ class NullSink:
 
     def emit(self, event: Event) -> None:
         """Do nothing."""
+
+
+class _Guarded:
+    """Whoever listens must not raise; where somebody does, nothing that reports shall fail by it."""
+
+    def __init__(self, sink: EventSink) -> None:
+        self._sink = sink
+
+    def emit(self, event: Event) -> None:
+        try:
+            self._sink.emit(event)
+        except Exception:
+            _log.exception("the event %s of %s could not be reported", event.kind, event.subject)
+
+
+def guarded(sink: EventSink | None) -> EventSink:
+    """A sink that can be relied upon: it never raises, and drops events where there is none."""
+    return NullSink() if sink is None else _Guarded(sink)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,8 @@ from deskroll.actions import Click
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.notes import Owner, host_id
-from deskroll.desktops.pool import PoolConfig, Quotas
+from deskroll.desktops.pool import Pool, PoolConfig, Quotas
+from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.providers.sim.world import SimWorld
@@ -402,6 +404,86 @@ async def test_what_a_dead_owner_left_is_adopted_or_removed_and_only_that() -> N
     assert world.violations == []
 
 
+async def test_where_the_fence_is_timed_an_orphan_is_not_taken_over() -> None:
+    """A holder of the dead owner's may still use it."""
+    world = SimWorld()
+    dead = Owner(host=host_id(), pid=2**22 + 1, start=1)
+    killed = SimProvider(SimSettings.parse({"boot": "0", "fence": "timed"}), world=world, owner=dead)
+    await killed.__aenter__()
+    left = (await killed.boot()).id
+    await killed.abandon()
+    async with make_pool({"fence": "timed"}, world=world, num_vms=1) as pool, pool.lease() as lease:
+        assert lease.address.id != left
+        assert list(world.desktops) == [lease.address.id]
+
+
+async def test_desktops_that_die_before_anybody_used_them_are_not_booted_for_ever(open_pool: Open) -> None:
+    pool = await open_pool({"boot": "0", "dies_idle": "1", "dies_after": "0"}, num_vms=2, backoff=5.0)
+
+    async def held_off() -> bool:
+        return (await pool.status()).boot_failures >= 2
+
+    await eventually(held_off, "it is seen that they die")
+    assert pool.world.boots <= 6
+    assert "boots: the last" in (await pool.status()).limit
+
+
+async def test_where_no_desktop_can_be_stopped_requests_are_refused(open_pool: Open) -> None:
+    sim = {"reset_fails": "1", "stop_fails": "1"}
+    pool = await open_pool(sim, num_vms=1, backoff=0.01, backoff_max=0.02, give_up_after=3)
+    async with pool.lease():
+        pass
+    with pytest.raises(NoDesktop, match="none of the 1 desktops can be stopped"):
+        await pool.acquire()
+
+
+async def test_a_listener_that_raises_harms_nobody(open_pool: Open, caplog: pytest.LogCaptureFixture) -> None:
+    pool = await open_pool(num_vms=1)
+
+    def emit(event: object) -> None:
+        raise BrokenPipeError("nobody listens")
+
+    pool.events.emit = emit
+    for _ in range(3):
+        async with pool.lease() as lease:
+            await lease.desktop.screenshot()
+    assert "could not be reported" in caplog.text
+
+
+async def test_a_late_holder_reaches_no_port_either(open_pool: Open) -> None:
+    pool = await open_pool(num_vms=1)
+    async with pool.lease() as lease:
+        await lease.desktop.screenshot()
+        await pool.free(lease.address.id)
+        with pytest.raises(LeaseLost):
+            async with lease.desktop.forward(5000):
+                pass
+
+
+async def test_an_elastic_pool_stays_so_when_it_is_resized(open_pool: Open) -> None:
+    pool = await open_pool(num_vms=4, min_vms=1)
+    await pool.resize(6)
+    status = await pool.status()
+    assert (status.min_vms, status.num_vms) == (1, 6)
+    with pytest.raises(ConfigError, match="100,000"):
+        await pool.resize(10**12)
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        ({"timeout": -1}, "timeout is -1"),
+        ({"timeout": float("nan")}, "timeout is nan"),
+        ({"spec": DesktopSpec(width=1280.5)}, "width"),  # type: ignore[arg-type]
+        ({"spec": {"width": 1280}}, "no DesktopSpec"),
+    ],
+)
+async def test_a_request_that_makes_no_sense_is_refused(open_pool: Open, ask: dict[str, object], words: str) -> None:
+    pool = await open_pool(num_vms=1)
+    with pytest.raises(InputError, match=words):
+        await pool.acquire(**ask)
+
+
 async def test_time_is_accounted_for(open_pool: Open) -> None:
     pool = await open_pool({"reset": "0.05"}, num_vms=2)
     assert "nothing" in (await pool.status()).limit
@@ -423,8 +505,23 @@ async def test_time_is_accounted_for(open_pool: Open) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"num_vms": 0}, {"num_vms": 2, "min_vms": 3}, {"max_booting": 0}, {"check_every": 0.0}]
-)
-def test_a_config_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match=list(wrong)[-1]):
-        PoolConfig(**wrong)  # type: ignore[arg-type]
+    "wrong",
+    [
+        {"num_vms": 0}, {"num_vms": 10**30}, {"num_vms": 2, "min_vms": 3}, {"max_booting": 0}, {"check_every": 0.0},
+        {"idle_after": -5.0}, {"resource_timeout": float("nan")}, {"give_up_after": 0}, {"num_vms": 1.5},
+        {"quotas": 3}, {"backoff": -1.0},
+    ],
+)  # fmt: skip
+def test_a_config_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=list(wrong)[-1]):
+        Pool(SimProvider(), PoolConfig(**wrong))
+
+
+def test_a_quota_of_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="quota of every client is 0"):
+        Quotas(each=0)
+
+
+def test_more_local_desktops_than_there_is_memory_for_are_refused() -> None:
+    with pytest.raises(ConfigError, match="room for about"):
+        Pool(LocalProvider(), PoolConfig(num_vms=90_000))

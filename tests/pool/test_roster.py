@@ -409,6 +409,22 @@ def test_a_check_of_an_earlier_life_proves_nothing() -> None:
     assert list(pool.holders) == ["r2"]
 
 
+def test_a_group_that_was_gone_for_long_goes_to_the_end_of_the_line() -> None:
+    pool = small()
+    pool.submit(PLAIN, 0, "g", "", None)
+    pool.all_well()
+    pool.end("r1", "release")
+    pool.all_well()
+    pool.pass_time(TICKET_KEPT_S + 1)
+    pool.submit(PLAIN, 0, "", "", None)  # r2 holds the desktop
+    pool.all_well()
+    pool.submit(PLAIN, 0, "h", "", None)
+    pool.submit(PLAIN, 0, "g", "", None)
+    pool.end("r2", "release")
+    pool.all_well()
+    assert list(pool.holders) == ["r3"]
+
+
 def test_one_that_cannot_be_stopped_holds_nobody_up() -> None:
     pool = small(most=2)
     pool.all_well()

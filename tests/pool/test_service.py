@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -24,7 +25,7 @@ from deskroll.desktops.lease import Lease
 from deskroll.desktops.pool import Quotas
 from deskroll.desktops.service import Listen, PoolClient, PoolService
 from deskroll.desktops.service.sessions import Sessions
-from deskroll.desktops.service.wire import SESSION_HEADER
+from deskroll.desktops.service.wire import SESSION_HEADER, Ask, Granted
 from deskroll.errors import DesktopError, InputError, LeaseLost, NoDesktop
 from tests.pool.conftest import Open, SimPool, settle
 from tests.waiting import eventually
@@ -43,16 +44,16 @@ async def service(open_pool: Open, tmp_path: Path) -> AsyncIterator[tuple[SimPoo
 
 
 @asynccontextmanager
-async def holder(at: str, count: int) -> AsyncIterator[tuple[Process, list[str]]]:
+async def holder(at: str, count: int, *args: str) -> AsyncIterator[tuple[Process, list[str]]]:
     """A process that holds desktops."""
-    command = [sys.executable, "-m", "tests.pool.holder", at, str(count)]
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, cwd=ROOT)
+    command = [sys.executable, "-m", "tests.pool.holder", at, str(count), *args]
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, cwd=ROOT, start_new_session=True)
     try:
         assert process.stdout is not None
         yield process, json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
     finally:
-        if process.returncode is None:
-            process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
 
@@ -116,6 +117,54 @@ async def test_a_killed_holder_loses_its_desktops_at_once(service: tuple[SimPool
         async with client.lease() as first, client.lease() as second:  # only the dead one's can be handed out
             assert {first.address.id, second.address.id} == set(held)
     assert [event.data["reason"] for event in pool.events.of("lease.lost")] == ["its holder holder is gone"] * 2
+
+
+async def test_a_child_with_its_sockets_does_not_keep_a_dead_holder_alive(service: tuple[SimPool, str]) -> None:
+    pool, at = service
+    async with holder(at, 2, "fork") as (process, _):
+        process.send_signal(signal.SIGKILL)
+        await pool.until_ready(2)
+
+
+@pytest.mark.parametrize("moment", range(8))
+async def test_a_holder_that_is_cancelled_while_it_leaves_gives_its_desktop_back(
+    service: tuple[SimPool, str], moment: int
+) -> None:
+    pool, at = service
+    async with PoolClient(at) as client:
+
+        async def use() -> None:
+            async with client.lease() as lease:
+                await lease.desktop.screenshot()
+                leaving.set()
+
+        leaving = asyncio.Event()
+        using = asyncio.create_task(use())
+        await leaving.wait()
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        using.cancel()
+        await asyncio.wait([using])
+        await pool.until_ready(2)
+
+
+async def test_what_got_lost_on_its_way_is_set_right(service: tuple[SimPool, str]) -> None:
+    """A release that never arrived, and a grant of which nobody heard: heartbeats tell."""
+    pool, at = service
+    async with PoolClient(at) as client:
+        async with client.lease():
+            session = client._session
+            assert session is not None
+        for name in ("unheard", "forgotten"):
+            await client._call("POST", "/lease", Granted, Ask(lease=name), session=session, timeout=10.0)
+        client._asking["unheard"] = asyncio.Event()
+        seen = await client._compare(session, set(), {"unheard", "forgotten"}, set())
+        assert not client._asking["unheard"].is_set(), "its answer may still come"
+        await client._compare(session, set(), {"unheard"}, seen)
+        assert client._asking.pop("unheard").is_set()
+        await pool.until_ready(1)
+        await client._compare(session, set(), {"unheard"}, seen)
+        await pool.until_ready(2)
 
 
 async def test_a_holder_that_is_stopped_keeps_its_desktops_until_an_operator_says_so(
@@ -228,6 +277,32 @@ async def test_tcp_wants_its_token(open_pool: Open, tcp: tuple[SimPool, str]) ->
                     pass
     async with PoolClient(at, token=TOKEN) as client, client.lease() as lease:
         await lease.desktop.screenshot()
+
+
+async def test_the_token_of_the_environment_is_used(tcp: tuple[SimPool, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DESKROLL_TOKEN", TOKEN)
+    async with PoolClient(tcp[1]) as client:
+        status = await client.status()
+    assert status.desktops[0].spec.client_password == "", "nobody's secret is shown"
+    with pytest.raises(NoDesktop, match="not open"):
+        await client.status()
+
+
+async def test_nonsense_is_answered_in_kind(tcp: tuple[SimPool, str]) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with aiohttp.ClientSession(base_url=tcp[1], headers=headers) as http:
+        for method, path, body, status, words in (
+            ("GET", "/nope", b"", 404, "there are: /drain"),
+            ("GET", "/lease", b"", 405, "takes POST"),
+            ("POST", "/resize", b'{"num_vms": 1, "nope": 2}', 400, "nope"),
+            ("POST", "/resize", b'{"num_vms": 99999999999}', 400, "100,000"),
+            ("POST", "/free", b'{"desktop": "' + b"x" * 300 + b'"}', 400, "length"),
+            ("POST", "/session", b"{}", 400, "boot is missing"),
+        ):
+            async with http.request(method, path, data=body) as answer:
+                problem = await answer.json()
+                assert (answer.status, set(problem)) == (status, {"error", "kind"})
+                assert words in problem["error"]
 
 
 async def test_a_web_page_gets_nothing(tcp: tuple[SimPool, str]) -> None:

@@ -9,7 +9,6 @@ pool, or an error in it, ends every wait and every lease with a clear error and 
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -34,10 +33,9 @@ from deskroll.errors import (
     NoDesktop,
     ResetError,
 )
-from deskroll.types import Event, EventSink, NullSink, checked
+from deskroll.types import Event, EventSink, checked, guarded
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
 _DEFAULTS = PoolConfig()
 _TOO_LONG = 1e9
 
@@ -51,7 +49,7 @@ class Pool:
         _check_size(config.fewest, config.num_vms, provider)
         self.config = config
         self.provider = provider
-        self._sink = sink or NullSink()
+        self._sink = guarded(sink)
         self._roster = Roster(config, provider.capabilities, lambda: f"{provider.name}-{secrets.token_hex(4)}")
         self._waiters: dict[str, asyncio.Future[Lease]] = {}
         self._leases: dict[str, Lease] = {}
@@ -341,11 +339,7 @@ class Pool:
             raise self._failure or NoDesktop("the pool is not open: use it with `async with`")
 
     def _report(self, kind: str, subject: str, data: dict[str, object]) -> None:
-        try:
-            self._sink.emit(Event(kind=kind, subject=subject, data=data))
-        except Exception:  # noqa: BLE001
-            # Whoever listens must not raise; where somebody does, no holder shall lose a desktop by it.
-            _log.exception("the event %s of %s could not be reported", kind, subject)
+        self._sink.emit(Event(kind=kind, subject=subject, data=data))
 
     @staticmethod
     def _now() -> float:

@@ -246,16 +246,16 @@ class PoolClient:
                 doubtful = await self._compare(session, held, set(alive.leases), doubtful)
 
     async def _compare(self, session: Welcome, held: set[str], theirs: set[str], doubtful: set[str]) -> set[str]:
-        """Ours against theirs. A difference that is seen twice is no mere matter of timing."""
+        """Ours against theirs. The answer to a request that was granted two beats ago is not on its way any more."""
         for lease_id in held - theirs:
             if (lease := self._leases.pop(lease_id, None)) is not None:
                 lease.lose("the pool says that it is over")
         unknown = theirs - set(self._leases)
-        for lease_id in unknown & doubtful:
-            if lease_id in self._asking:
-                self._asking[lease_id].set()
-            else:
+        for lease_id in unknown:
+            if lease_id not in self._asking:
                 await self._give_back(lease_id, session)
+            elif lease_id in doubtful:
+                self._asking[lease_id].set()
         return unknown
 
     def _seconds_left(self, session: Welcome) -> float:

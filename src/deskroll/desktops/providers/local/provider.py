@@ -27,7 +27,7 @@ from deskroll.desktops.providers.local.nursery_process import NurseryProcess
 from deskroll.desktops.providers.local.running import Running
 from deskroll.desktops.providers.local.wire import Booted, Request, send_request
 from deskroll.errors import BootError, DesktopError, DesktopLost, InputError, MissingDependency, ResetError
-from deskroll.types import Event, EventSink, NullSink
+from deskroll.types import Event, EventSink, guarded
 
 BOOT_S = 90.0
 """The longest wait for a desktop; the keeper gives up before."""
@@ -60,7 +60,7 @@ class LocalProvider:
             most=max(1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _LEAST_MEMORY),
         )
         self._isolation = isolation
-        self._sink = sink or NullSink()
+        self._sink = guarded(sink)
         self._nursery: NurseryProcess | None = None
         self._starting = asyncio.Lock()
         self._running: dict[str, Running] = {}

@@ -20,7 +20,7 @@ from deskroll.desktops.providers.sim.server import SimServer
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.providers.sim.world import SimWorld, State
 from deskroll.errors import BootError, DesktopLost, InputError, ResetError
-from deskroll.types import Event, EventSink, NullSink
+from deskroll.types import Event, EventSink, guarded
 
 _DEFAULTS = SimSettings()
 REVERTIBLE = ("snapshot", "proxy", "fixed_ip")
@@ -44,7 +44,7 @@ class SimProvider:
         self.world = world or SimWorld()
         self.capabilities = _capabilities(settings)
         self._owner = owner or Owner.this_process()
-        self._sink = sink or NullSink()
+        self._sink = guarded(sink)
         self._server = SimServer(self.world)
         self._open = False
         self._tell: list[Callable[[str, str], None]] = []

@@ -1,0 +1,112 @@
+"""Notes of who owns which desktop: who is alive, who may take over, and what happens to what cannot be read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from deskroll.desktops import notes
+from deskroll.desktops.notes import TTL_S, Note, Notebook, Owner, host_id, runtime_root
+from deskroll.errors import BootError
+
+GONE = Owner(host=host_id(), pid=2**22 + 1, start=1)
+ELSEWHERE = Owner(host="another host", pid=1, start=1)
+
+
+def note(desktop_id: str, owner: Owner, expires_in: float = TTL_S) -> Note:
+    now = time.time()
+    return Note(
+        id=desktop_id, provider="local", owner=owner, created_at=now, expires_at=now + expires_in, width=1, height=1
+    )
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Notebook[Note]:
+    return Notebook(tmp_path, Note)
+
+
+@pytest.mark.parametrize(
+    ("owner", "expires_in", "orphaned"),
+    [
+        (Owner.this_process(), TTL_S, False),
+        (Owner.this_process(), -1.0, False),
+        (GONE, TTL_S, True),
+        (msgspec.structs.replace(Owner.this_process(), start=1), TTL_S, True),
+        (ELSEWHERE, TTL_S, False),
+        (ELSEWHERE, -1.0, True),
+    ],
+    ids=["ours", "ours, late", "gone", "pid used again", "elsewhere", "elsewhere, expired"],
+)
+def test_who_is_an_orphan(book: Notebook[Note], owner: Owner, expires_in: float, orphaned: bool) -> None:
+    book.open(note("one", owner, expires_in))
+    (found,) = book.list()
+    assert found.orphaned() is orphaned
+    claimed = book.claim(found)
+    mine = owner == Owner.this_process()
+    assert (claimed is not None) == (orphaned or mine)
+    current = book.read("one")
+    assert current is not None
+    assert (current.owner == Owner.this_process()) == (orphaned or mine), "only orphans change hands"
+
+
+def test_a_process_that_is_dead_and_not_waited_for_is_dead() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    try:
+        assert notes.process_start(child.pid) == 0
+    finally:
+        child.wait()
+
+
+def test_what_cannot_be_read_hides_nothing_else(book: Notebook[Note], caplog: pytest.LogCaptureFixture) -> None:
+    book.open(note("good", GONE))
+    (book.open(note("bad", GONE)) / "note.json").write_bytes(b'{"id": "bad", "from": "another version"}')
+    (book.root / "desktops" / "stray").write_text("no folder")
+    (book.root / "desktops" / "empty").mkdir()
+    assert [found.id for found in book.list("local")] == ["good"]
+    assert book.list("sim") == []
+    assert "remove that folder" in caplog.text
+
+
+def test_what_was_never_started_is_tidied_up(book: Notebook[Note]) -> None:
+    book.open(note("good", GONE))
+    old, new = (book.root / "desktops" / name for name in (".old", ".new"))
+    for folder in (old, new):
+        folder.mkdir()
+    os.utime(old, (1, 1))
+    book.tidy()
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_renewing_puts_off_the_end_of_what_is_ours_and_nothing_else(book: Notebook[Note]) -> None:
+    for desktop_id, owner in (("ours", Owner.this_process()), ("theirs", ELSEWHERE)):
+        book.open(note(desktop_id, owner, expires_in=1.0))
+        book.renew(desktop_id)
+    book.renew("vanished")
+    ends = {found.id: found.expires_at for found in book.list()}
+    assert ends["ours"] > time.time() + TTL_S / 2 > ends["theirs"]
+
+
+def test_a_runtime_folder_is_taken_as_it_is_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for mode, fits in ((0o700, True), (0o755, True), (0o777, False), (0o1777, False)):
+        folder = tmp_path / oct(mode)
+        folder.mkdir()
+        folder.chmod(mode)
+        monkeypatch.setenv("DESKROLL_RUNTIME_DIR", str(folder))
+        if fits:
+            assert runtime_root() == folder
+        else:
+            with pytest.raises(BootError, match="others may write"):
+                runtime_root()
+        assert folder.stat().st_mode & 0o7777 == mode, "nobody asked to change it"
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setenv("DESKROLL_RUNTIME_DIR", str(file))
+    with pytest.raises(BootError, match="is no folder"):
+        runtime_root()
