@@ -206,7 +206,7 @@ class _Guarded:
     def emit(self, event: Event) -> None:
         try:
             self._sink.emit(event)
-        except Exception:
+        except Exception:  # noqa: BLE001  (whatever it is, it must end here)
             _log.exception("the event %s of %s could not be reported", event.kind, event.subject)
 
 
