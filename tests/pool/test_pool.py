@@ -264,6 +264,19 @@ async def test_where_the_fence_is_timed_a_revoked_desktop_is_replaced(open_pool:
             assert next_one.address.id != late.address.id
 
 
+async def test_where_the_fence_is_timed_a_request_that_may_still_arrive_costs_the_machine(open_pool: Open) -> None:
+    pool = await open_pool({"fence": "timed", **HANG}, num_vms=1)
+    async with pool.lease() as lease:
+        await lease.desktop.screenshot()
+        first = lease.address.id
+    async with pool.lease() as lease:
+        assert lease.address.id == first, "all was answered: the machine stays"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(lease.desktop.step([Click(x=1, y=1)]), 0.05)
+    async with pool.lease() as lease:
+        assert lease.address.id != first
+
+
 async def test_a_call_under_way_ends_with_its_lease(open_pool: Open) -> None:
     pool = await open_pool(HANG, num_vms=1)
     async with pool.lease() as lease, asyncio.TaskGroup() as tasks:

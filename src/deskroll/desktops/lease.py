@@ -50,6 +50,11 @@ class Lease:
             raise LeaseLost(f"lease {self.id} on desktop {self.address.id} is over: {why}; lease another desktop")
         return seconds
 
+    @property
+    def settled(self) -> bool:
+        """Whether every request of its holder was answered, so that none can arrive later."""
+        return self._desktop is None or not self._desktop.abandoned
+
     def lose(self, reason: str) -> None:
         """End it against its holder's will."""
         if not self.lost:

@@ -65,6 +65,11 @@ class GuestDesktop:
         """The desktop's id."""
         return self.address.id
 
+    @property
+    def abandoned(self) -> bool:
+        """Whether a request was given up without an answer: it may still arrive, at any time."""
+        return self._transport.unanswered > 0
+
     async def __aenter__(self) -> GuestDesktop:
         return self
 

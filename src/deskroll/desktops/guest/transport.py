@@ -52,6 +52,8 @@ class Transport:
     def __init__(self, address: Address, hold: Hold | None = None) -> None:
         self.address = address
         self._hold = hold
+        self.unanswered = 0
+        """Requests under way, and those that were given up without an answer: they may still arrive, at any time."""
         self._session: aiohttp.ClientSession | None = None
 
     def session(self) -> aiohttp.ClientSession:
@@ -101,6 +103,7 @@ class Transport:
         headers = {TIMEOUT_HEADER: f"{limit * _MARGIN:.3f}"}
         if isinstance(body, bytes):
             headers["Content-Type"] = "application/json"
+        self.unanswered += 1
         try:
             async with (
                 asyncio.timeout(limit),
@@ -108,7 +111,9 @@ class Transport:
                     method, self.url(path), data=body, headers=headers, timeout=_NO_TIMEOUT, allow_redirects=False
                 ) as response,
             ):
-                return response.status, await self._read(response, what, max_answer)
+                answer = response.status, await self._read(response, what, max_answer)
+                self.unanswered -= 1
+                return answer
         except TimeoutError:
             self.require_held(expired=left < timeout)
             raise DesktopTimeout(

@@ -101,8 +101,10 @@ class Pool:
         try:
             yield lease
         finally:
-            self.release(lease.id)
-            await lease.close()
+            try:
+                await lease.close()  # first: where the fence is timed, nothing of ours may arrive after the release
+            finally:
+                self.release(lease.id, settled=lease.settled)
 
     async def acquire(
         self,
@@ -143,12 +145,15 @@ class Pool:
         finally:
             del self._waiters[lease_id]
 
-    def release(self, lease_id: str) -> None:
-        """Give a desktop back; returns at once. A lease that is over already is no error."""
+    def release(self, lease_id: str, *, settled: bool = True) -> None:
+        """Give a desktop back; returns at once. A lease that is over already is no error.
+
+        Not `settled`: a request of the holder's may still arrive, so where the fence is timed it takes a new machine.
+        """
         lease = self._leases.pop(lease_id, None)
         if lease is not None:
             lease.lose("it was given back")
-            self._apply(self._roster.release(lease_id, self._now()))
+            self._apply(self._roster.release(lease_id, self._now(), settled=settled))
             self._report("lease.released", lease_id, {"desktop": lease.address.id})
 
     def revoke(self, lease_id: str, reason: str) -> None:

@@ -71,13 +71,13 @@ class Roster:
         """Somebody wants no desktop any more, whether it waits or holds one."""
         self._begin(now)
         if self.queue.discard(request_id, now) is None:
-            self._let_go(request_id, voluntary=True)
+            self._let_go(request_id, settled=True)
         return self._end()
 
-    def release(self, lease_id: str, now: float) -> list[Effect]:
+    def release(self, lease_id: str, now: float, *, settled: bool = True) -> list[Effect]:
         """A holder gives its desktop back. A lease that is over already is no error."""
         self._begin(now)
-        self._let_go(lease_id, voluntary=True)
+        self._let_go(lease_id, settled=settled)
         return self._end()
 
     def revoke(self, lease_id: str, reason: str, now: float) -> list[Effect]:
@@ -86,7 +86,7 @@ class Roster:
         slot = self.leases.get(lease_id)
         if slot is not None and slot.request is not None:
             self._do(Revoke(lease_id, slot.id, slot.request.client, reason))
-            self._let_go(lease_id, voluntary=False)
+            self._let_go(lease_id, settled=False)
         return self._end()
 
     def resize(self, fewest: int, most: int, now: float) -> list[Effect]:
@@ -331,8 +331,8 @@ class Roster:
         if slot.address is not None:
             self._do(Check(slot.id, slot.address, slot.generation))
 
-    def _let_go(self, lease_id: str, *, voluntary: bool) -> None:
-        """End a lease and recycle its desktop, for whoever lacks one most."""
+    def _let_go(self, lease_id: str, *, settled: bool) -> None:
+        """End a lease and recycle its desktop, for whoever lacks one most. `settled`: its holder is through with it."""
         slot = self.leases.pop(lease_id, None)
         if slot is None or slot.request is None:
             return
@@ -342,7 +342,7 @@ class Roster:
         target = wanted or (self._config.spec if self._revertible(slot.spec, self._config.spec) else slot.spec)
         if slot.doomed or self._surplus():
             self._stop(slot, slot.doomed or "the pool was made smaller")
-        elif not voluntary and self._can.fence is Fence.TIMED:
+        elif not settled and self._can.fence is Fence.TIMED:
             self._stop(slot, "its holder may still touch it")
         elif not self._revertible(slot.spec, target):
             self._stop(slot, "it is replaced after use")

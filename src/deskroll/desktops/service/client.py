@@ -118,10 +118,10 @@ class PoolClient:
             lost = bool(lease.lost)
             lease.lose("it was given back")
             try:
-                if not lost:
-                    await asyncio.shield(self._give_back(ask.lease, session))
+                await lease.close()  # first: where the fence is timed, nothing of ours may arrive after the release
             finally:
-                await lease.close()
+                if not lost:
+                    await asyncio.shield(self._give_back(ask.lease, session, settled=lease.settled))
 
     async def _acquire(self, ask: Ask) -> tuple[Lease, Welcome]:
         session = await self._ready_session()
@@ -158,10 +158,10 @@ class PoolClient:
                 task.cancel()
             await asyncio.wait((call, *ends))
 
-    async def _give_back(self, lease_id: str, session: Welcome) -> None:
+    async def _give_back(self, lease_id: str, session: Welcome, *, settled: bool = True) -> None:
         """Where the pool cannot be reached, a later heartbeat does it, or the end of the session."""
         with contextlib.suppress(DeskrollError):
-            await self._call("POST", "/release", Done, Return(lease=lease_id), session=session)
+            await self._call("POST", "/release", Done, Return(lease=lease_id, settled=settled), session=session)
 
     # --- for operators ---
 

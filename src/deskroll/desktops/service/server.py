@@ -209,11 +209,12 @@ class PoolService:
 
     async def _release(self, request: web.Request) -> web.Response:
         session = self._session(request)
-        name = (await _read(request, Return)).lease
+        given = await _read(request, Return)
+        name = given.lease
         if name in session.asking:
             self._pool.withdraw(name, "its holder wants it no more")
         elif session.leases.pop(name, None) is not None:
-            self._pool.release(name)
+            self._pool.release(name, settled=given.settled)
         return _answer(Done())
 
     # --- operators ---

@@ -117,6 +117,8 @@ class Return(Record, frozen=True, forbid_unknown_fields=True):
     """A holder gives a desktop back."""
 
     lease: Name
+    settled: bool = True
+    """Whether every request that the holder made to the desktop was answered, so that none can arrive later."""
 
 
 class Lost(Record, frozen=True):
