@@ -156,7 +156,7 @@ class PoolClient:
         finally:
             for task in (call, *ends):
                 task.cancel()
-            await asyncio.wait((call, *ends))
+            await asyncio.gather(call, *ends, return_exceptions=True)
 
     async def _give_back(self, lease_id: str, session: Welcome, *, settled: bool = True) -> None:
         """Where the pool cannot be reached, a later heartbeat does it, or the end of the session."""
@@ -170,7 +170,7 @@ class PoolClient:
         return await self._call("GET", "/status", PoolStatus, timeout=STATUS_S)
 
     async def resize(self, num_vms: int, min_vms: int | None = None) -> None:
-        """Have at most `num_vms` desktops from now on, and at least `min_vms` (None: as many). Ends a draining."""
+        """Have at most `num_vms` desktops from now on, and at least `min_vms` (None: as before). Ends a draining."""
         await self._call("POST", "/resize", Done, Resize(num_vms=num_vms, min_vms=min_vms))
 
     async def drain(self) -> None:
