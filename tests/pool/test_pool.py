@@ -98,6 +98,27 @@ async def test_the_queue_keeps_its_order(open_pool: Open) -> None:
     assert served == ["urgent", "a1", "a2", "a3", "b1", "b2"]
 
 
+async def test_thousands_are_served_in_the_order_in_which_they_came(open_pool: Open) -> None:
+    pool = await open_pool({"boot": "0", "reset": "0"}, num_vms=1_000, max_booting=1_000)
+    await pool.until_ready(1_000)
+    served: list[int] = []
+    go = asyncio.Event()
+
+    async def holder(number: int) -> None:
+        async with pool.lease():
+            served.append(number)
+            await go.wait()
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(4_000):
+            tasks.create_task(holder(number))
+        await settle()
+        status = await pool.status()
+        assert (status.states["leased"], status.waiting) == (1_000, 3_000)
+        go.set()
+    assert served == list(range(4_000))
+
+
 async def test_a_quota_holds_back_its_client_and_nobody_else(open_pool: Open) -> None:
     pool = await open_pool(num_vms=4, quotas=Quotas(named={"greedy": 2}))
     await pool.until_ready(4)

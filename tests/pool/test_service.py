@@ -24,8 +24,9 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.pool import Quotas
 from deskroll.desktops.service import Listen, PoolClient, PoolService
+from deskroll.desktops.service.keys import read_clients
 from deskroll.desktops.service.sessions import Sessions
-from deskroll.desktops.service.wire import SESSION_HEADER, Ask, Granted
+from deskroll.desktops.service.wire import SESSION_HEADER, Ask, Done, Granted, Return
 from deskroll.errors import DesktopError, InputError, LeaseLost, NoDesktop
 from tests.pool.conftest import Open, SimPool, settle
 from tests.waiting import eventually
@@ -303,6 +304,50 @@ async def test_nonsense_is_answered_in_kind(tcp: tuple[SimPool, str]) -> None:
                 problem = await answer.json()
                 assert (answer.status, set(problem)) == (status, {"error", "kind"})
                 assert words in problem["error"]
+
+
+async def test_a_client_with_a_token_of_its_own_is_that_client_and_no_operator(open_pool: Open) -> None:
+    pool = await open_pool(num_vms=2, quotas=Quotas(named={"ann": 1}))
+    listen = Listen.parse("127.0.0.1:0")
+    async with PoolService(pool, listen, token=TOKEN, clients={"ann": "a-token", "bob": "b-token"}) as service:
+        at = str(service.address)
+        async with (
+            PoolClient(at, token="a-token", client="bob") as ann,
+            PoolClient(at, token=TOKEN) as operator,
+            ann.lease() as lease,
+        ):
+            (held,) = (desktop for desktop in (await ann.status()).desktops if desktop.state == "leased")
+            assert held.client == "ann", "whatever it calls itself"
+            with pytest.raises(NoDesktop, match="'ann' may hold 1"):
+                async with ann.lease(timeout=0.05):
+                    pass
+            for forbidden in (ann.resize(1), ann.drain(), ann.free(lease.address.id)):
+                with pytest.raises(DesktopError, match="for the pool's operator"):
+                    await forbidden
+            session = ann._session
+            assert session is not None
+            async with PoolClient(at, token="b-token") as bob:
+                with pytest.raises(LeaseLost, match="no such session"):
+                    await bob._call("POST", "/release", Done, Return(lease=lease.id), session=session)
+            await operator.free(lease.address.id)
+    with pytest.raises(InputError, match="token of somebody else"):
+        PoolService(pool, listen, token=TOKEN, clients={"ann": TOKEN})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("ann one two", "line 1"), ("ann x\nann y", "line 2"), ("# nobody", "names no client"), ("ann", "line 1")],
+)
+def test_a_file_of_clients_that_makes_no_sense_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "clients"
+    file.write_text(text)
+    with pytest.raises(InputError, match="chmod 600"):
+        read_clients(file)
+    file.chmod(0o600)
+    with pytest.raises(InputError, match=words):
+        read_clients(file)
+    file.write_text("# who\n\nann one\nbob two\n")
+    assert read_clients(file) == {"ann": "one", "bob": "two"}
 
 
 async def test_a_web_page_gets_nothing(tcp: tuple[SimPool, str]) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -76,16 +77,22 @@ def _parse_quotas(
     help="The most desktops that each client, or the named one, may hold at a time.",
 )  # fmt: skip
 @click.option(
+    "--clients", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help=f"Clients and their own tokens, a line NAME TOKEN each: they lease, and {TOKEN_VARIABLE} alone steers.",
+)  # fmt: skip
+@click.option(
     "--listen", default="", metavar="ADDRESS",
     help=f"unix:PATH or HOST:PORT. Default: your usual socket. TCP needs a token in {TOKEN_VARIABLE}.",
 )  # fmt: skip
 def serve(
+    *,
     provider: str,
     options: dict[str, str],
     num_vms: int,
     min_vms: int | None,
     size: tuple[int, int],
     quotas: tuple[int | None, dict[str, int]],
+    clients: Path | None,
     listen: str,
 ) -> None:
     """Serve a pool of desktops until Ctrl-C, which takes all of them away.
@@ -101,13 +108,14 @@ def serve(
         spec=DesktopSpec(width=size[0], height=size[1]),
         quotas=Quotas(each=quotas[0], named=quotas[1]),
     )
-    asyncio.run(_serve(provider, options, config, listen))
+    asyncio.run(_serve(provider, options, config, clients, listen))
 
 
-async def _serve(provider: str, options: dict[str, str], config: PoolConfig, listen: str) -> None:
+async def _serve(provider: str, options: dict[str, str], config: PoolConfig, clients: Path | None, listen: str) -> None:
     from deskroll.desktops.pool import Pool  # noqa: PLC0415
     from deskroll.desktops.providers import make_provider  # noqa: PLC0415
     from deskroll.desktops.service import Listen, PoolService  # noqa: PLC0415
+    from deskroll.desktops.service.keys import read_clients  # noqa: PLC0415
 
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -115,7 +123,8 @@ async def _serve(provider: str, options: dict[str, str], config: PoolConfig, lis
     sink = _Troubles()
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     pool = Pool(make_provider(provider, options, sink), config, sink=sink)
-    service = PoolService(pool, Listen.parse(listen), token=token)
+    known = read_clients(clients) if clients is not None else None
+    service = PoolService(pool, Listen.parse(listen), token=token, clients=known)
     async with pool, service:
         size = f"{config.fewest} to {config.num_vms}" if config.fewest < config.num_vms else f"{config.num_vms}"
         click.echo(f"pool of {size} {provider} desktops on {service.address}")

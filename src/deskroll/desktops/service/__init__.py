@@ -2,6 +2,7 @@
 
     wire.py       the records that go to and fro, and where a service listens
     sessions.py   who holds what: one session a holder process, ended with it
+    keys.py       who may do what
     sockets.py    the listening socket, and who is at the other end
     server.py     PoolService: the endpoints
     client.py     PoolClient: the interface of a `Pool`, over HTTP

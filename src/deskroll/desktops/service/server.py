@@ -8,9 +8,8 @@ without a token.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ from aiohttp import web
 
 from deskroll.desktops.notes import boot_id
 from deskroll.desktops.pool import Pool
+from deskroll.desktops.service.keys import Caller, Keys
 from deskroll.desktops.service.sessions import Session, Sessions
 from deskroll.desktops.service.sockets import listening, watching_peer
 from deskroll.desktops.service.wire import (
@@ -44,6 +44,7 @@ T = TypeVar("T", bound=Record)
 _MAX_BODY = 1 << 20
 _KEEPALIVE_S = 10.0
 """How often /events shows that the service is there."""
+_OPERATOR = ("/resize", "/drain", "/free")
 _STOPPED = "the pool's service was stopped"
 _log = logging.getLogger(__name__)
 
@@ -51,8 +52,17 @@ _log = logging.getLogger(__name__)
 class PoolService:
     """Serves one pool. Use with `async with`; the pool is the caller's."""
 
-    def __init__(self, pool: Pool, listen: Listen, *, token: str = "", ttl: float = 60.0) -> None:
-        if not listen.is_unix and not token:
+    def __init__(
+        self,
+        pool: Pool,
+        listen: Listen,
+        *,
+        token: str = "",
+        clients: Mapping[str, str] | None = None,
+        ttl: float = 60.0,
+    ) -> None:
+        self._keys = Keys(token, clients)
+        if not listen.is_unix and not self._keys:
             raise InputError(
                 f"serving a pool on {listen} needs a token: anyone who reaches it could use the desktops. "
                 "Set DESKROLL_TOKEN to a secret of your choice, or serve on a unix socket"
@@ -61,7 +71,6 @@ class PoolService:
             raise InputError(f"the time to live of a session is {ttl:g} s; allowed: {MIN_TTL_S:g} s and more")
         self._pool = pool
         self._listen = listen
-        self._expected = f"Bearer {token}".encode() if token else b""
         self._sessions = Sessions(pool, ttl)
         self._stack = AsyncExitStack()
         self.port = listen.port
@@ -117,10 +126,13 @@ class PoolService:
         """Token and errors, around every endpoint."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
-            given = request.headers.get("Authorization", "").encode(errors="replace")
-            if self._expected and not hmac.compare_digest(given, self._expected):
+            given = request.headers.get("Authorization", "")
+            caller = self._keys.who(given)
+            if caller is None:
                 wrong = "the token is wrong" if given else "this pool wants its token"
                 return _answer(Problem(error=f"{wrong}: set DESKROLL_TOKEN to the one that it is served with"), 401)
+            if request.path in _OPERATOR and not caller.operator:
+                return _answer(Problem(error=f"{request.path} is for the pool's operator, not for {caller.name}"), 403)
             if "Origin" in request.headers:
                 return _answer(Problem(error="a pool takes no requests from web pages"), 403)
             try:
@@ -149,7 +161,7 @@ class PoolService:
                 f"the {self._pool.provider.name} desktops of this pool can be reached from their own host only; "
                 "run the holder there, or use a provider whose desktops have addresses on the network"
             )
-        session = self._sessions.begin(hello.client, _now())
+        session = self._sessions.begin(self._caller(request).name or hello.client, _now())
         return _answer(Welcome(session=session.id, ttl_s=session.ttl, watched=self._listen.is_unix))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
@@ -244,9 +256,12 @@ class PoolService:
             return _answer(Problem(error=f"{request.path} takes {known[request.path]}, not {request.method}"), 405)
         return _answer(Problem(error=f"there is no {request.path}; there are: {', '.join(sorted(known))}"), 404)
 
+    def _caller(self, request: web.Request) -> Caller:
+        return self._keys.who(request.headers.get("Authorization", "")) or Caller("nobody", operator=False)
+
     def _session(self, request: web.Request) -> Session:
         session = self._sessions.find(request.headers.get(SESSION_HEADER, ""))
-        if session is None:
+        if session is None or self._caller(request).name not in ("", session.client):
             raise LeaseLost(f"there is no such session (any more); begin one with POST /session, send {SESSION_HEADER}")
         session.renew(_now())
         return session
