@@ -37,9 +37,12 @@ def parse_size(_ctx: click.Context, _param: click.Parameter, value: str) -> tupl
     match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", value)
     if match is None:
         raise click.BadParameter(f"{value!r} is no size; write WIDTHxHEIGHT, e.g. 1920x1080")
+    from deskroll.desktops.base import HEIGHTS, WIDTHS  # noqa: PLC0415
+
     width, height = int(match[1]), int(match[2])
-    if not (160 <= width <= 7680 and 120 <= height <= 4320):
-        raise click.BadParameter(f"{value} is too small or too large; allowed: 160x120 to 7680x4320")
+    if not (WIDTHS[0] <= width <= WIDTHS[1] and HEIGHTS[0] <= height <= HEIGHTS[1]):
+        allowed = f"{WIDTHS[0]}x{HEIGHTS[0]} to {WIDTHS[1]}x{HEIGHTS[1]}"
+        raise click.BadParameter(f"{value} is too small or too large; allowed: {allowed}")
     return width, height
 
 

@@ -102,6 +102,10 @@ class Window(Record, frozen=True):
     minimized: bool
 
 
+WIDTHS, HEIGHTS = (160, 7680), (120, 4320)
+"""The smallest and largest screens, in pixels."""
+
+
 class DesktopSpec(Record, frozen=True, forbid_unknown_fields=True):
     """What a desktop must be like. Two desktops of equal spec can stand in for each other."""
 

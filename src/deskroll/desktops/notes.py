@@ -37,6 +37,8 @@ _log = logging.getLogger(__name__)
 TTL_S = 120.0
 """For how long a note holds where its owner cannot be seen."""
 RENEW_S = 30.0
+LONGEST_SOCKET_PATH = 107
+"""Bytes; what lies under the root are mostly sockets."""
 
 
 class Owner(Record, frozen=True):

@@ -13,7 +13,7 @@ _TIMES = (
     "boot_timeout", "reset_timeout", "check_timeout", "stop_timeout", "check_every", "idle_after", "backoff",
     "backoff_max",
 )  # fmt: skip
-_TOO_LONG = 1e9
+TOO_LONG = 1e9
 MOST_VMS = 100_000
 
 
@@ -55,9 +55,9 @@ class PoolConfig(Record, frozen=True):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; allowed: 1 and more")
         for name in _TIMES:
-            if not 0 < getattr(self, name) < _TOO_LONG:
+            if not 0 < getattr(self, name) < TOO_LONG:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it must be a number of seconds above 0")
-        if self.resource_timeout is not None and not 0 < self.resource_timeout < _TOO_LONG:
+        if self.resource_timeout is not None and not 0 < self.resource_timeout < TOO_LONG:
             raise ConfigError(f"resource_timeout is {self.resource_timeout}; above 0, or none")
 
     @property

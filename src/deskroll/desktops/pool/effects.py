@@ -12,7 +12,7 @@ from deskroll.errors import DeskrollError
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """Start a desktop; answer with `booted` or `boot_failed`."""
+    """Start a desktop; answer with `made_clean` or `boot_failed`."""
 
     id: str
     spec: DesktopSpec
@@ -29,7 +29,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Revert:
-    """Put it back to the clean state of `spec`; answer with `reverted` or `revert_failed`."""
+    """Put it back to the clean state of `spec`; answer with `made_clean` or `revert_failed`."""
 
     id: str
     spec: DesktopSpec

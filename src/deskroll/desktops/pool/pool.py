@@ -17,7 +17,7 @@ from typing import TypeVar
 from deskroll.desktops.base import DesktopSpec, Provider
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.notes import Note
-from deskroll.desktops.pool.config import MOST_VMS, PoolConfig
+from deskroll.desktops.pool.config import MOST_VMS, TOO_LONG, PoolConfig
 from deskroll.desktops.pool.effects import Boot, Check, Effect, Grant, Refuse, Report, Revert, Revoke, Stop
 from deskroll.desktops.pool.queue import Request
 from deskroll.desktops.pool.roster import Roster
@@ -37,7 +37,6 @@ from deskroll.types import Event, EventSink, checked, guarded
 
 T = TypeVar("T")
 _DEFAULTS = PoolConfig()
-_TOO_LONG = 1e9
 
 
 class Pool:
@@ -120,7 +119,7 @@ class Pool:
         self._require_running()
         spec = checked(spec, DesktopSpec) if spec is not None else self.config.spec
         self.provider.check_spec(spec)
-        if timeout is not None and not 0 <= timeout < _TOO_LONG:
+        if timeout is not None and not 0 <= timeout < TOO_LONG:
             raise InputError(f"timeout is {timeout}; it must be a number of seconds, 0 or more")
         lease_id = lease_id or new_lease_id()
         if lease_id in self._waiters or lease_id in self._leases:
@@ -248,7 +247,7 @@ class Pool:
                 except DeskrollError as error:
                     self._apply(roster.boot_failed(desktop_id, error, self._now()))
                 else:
-                    self._apply(roster.booted(desktop_id, address, self._now()))
+                    self._apply(roster.made_clean(desktop_id, address, self._now()))
             case Revert(desktop_id, spec):
                 note = self._orphans.get(desktop_id)
                 reset = self.provider.adopt(note, spec) if note else self.provider.revert(desktop_id, spec)
@@ -258,7 +257,7 @@ class Pool:
                     self._apply(roster.revert_failed(desktop_id, error, self._now()))
                 else:
                     self._orphans.pop(desktop_id, None)  # it is ours now
-                    self._apply(roster.reverted(desktop_id, address, self._now()))
+                    self._apply(roster.made_clean(desktop_id, address, self._now()))
             case Check(desktop_id, address, generation):
                 check = self.provider.check(address)
                 try:

@@ -124,13 +124,18 @@ class Roster:
 
     # --- what comes of the work ---
 
-    def booted(self, desktop_id: str, address: Address, now: float) -> list[Effect]:
-        """A boot has ended well."""
-        return self._made_clean(desktop_id, address, now)
-
-    def reverted(self, desktop_id: str, address: Address, now: float) -> list[Effect]:
-        """A reset has ended well."""
-        return self._made_clean(desktop_id, address, now)
+    def made_clean(self, desktop_id: str, address: Address, now: float) -> list[Effect]:
+        """A boot or a reset has ended well."""
+        self._begin(now)
+        slot = self.fleet.slots[desktop_id]
+        slot.address = address
+        slot.generation += 1
+        if slot.doomed:
+            self._stop(slot, slot.doomed)
+        else:
+            self.fleet.enter(slot, State.CHECKING, now)
+            self._check(slot)
+        return self._end()
 
     def boot_failed(self, desktop_id: str, error: DeskrollError, now: float) -> list[Effect]:
         """A boot has failed. What may be left of it is stopped all the same."""
@@ -314,18 +319,6 @@ class Roster:
     def _may_boot(self, spec: DesktopSpec) -> bool:
         backoff = self._backoffs.get(spec)
         return backoff is None or backoff.allows(self.fleet.untried[spec], self._now)
-
-    def _made_clean(self, desktop_id: str, address: Address, now: float) -> list[Effect]:
-        self._begin(now)
-        slot = self.fleet.slots[desktop_id]
-        slot.address = address
-        slot.generation += 1
-        if slot.doomed:
-            self._stop(slot, slot.doomed)
-        else:
-            self.fleet.enter(slot, State.CHECKING, now)
-            self._check(slot)
-        return self._end()
 
     def _check(self, slot: Slot) -> None:
         if slot.address is not None:

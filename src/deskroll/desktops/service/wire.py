@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Annotated
 
 from msgspec import Meta
 
 from deskroll.desktops.base import Address, DesktopSpec
-from deskroll.desktops.notes import runtime_root
+from deskroll.desktops.notes import LONGEST_SOCKET_PATH, runtime_root
 from deskroll.errors import (
     BootError,
     ConfigError,
@@ -40,8 +39,8 @@ class Listen(Record, frozen=True):
         text = text or f"unix:{runtime_root() / 'pool.sock'}"
         if text.startswith("unix:"):
             path = text.removeprefix("unix:")
-            if not path or len(path.encode()) > 107:
-                raise InputError(f"{text!r} is no socket; write unix:PATH with a path of at most 107 bytes")
+            if not path or len(path.encode()) > LONGEST_SOCKET_PATH:
+                raise InputError(f"{text!r} is no socket; write unix:PATH of at most {LONGEST_SOCKET_PATH} bytes")
             return cls(path=path)
         host, _, port = text.removeprefix("http://").rstrip("/").rpartition(":")
         if not host.strip("[]") or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
@@ -52,16 +51,6 @@ class Listen(Record, frozen=True):
     def is_unix(self) -> bool:
         """Whether it is a unix socket."""
         return bool(self.path)
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
-        if self.path or self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
 
     @property
     def url(self) -> str:

@@ -14,11 +14,10 @@ import time
 from pathlib import Path
 
 from deskroll.desktops.base import DesktopSpec
-from deskroll.desktops.notes import TTL_S, Note, Notebook, Owner, runtime_root
+from deskroll.desktops.notes import LONGEST_SOCKET_PATH, TTL_S, Note, Notebook, Owner, runtime_root
 from deskroll.errors import BootError
 
 PROVIDER = "local"
-_LONGEST_SOCKET_PATH = 107
 INSIDE = "inside"
 """The part of a desktop's folder that the desktop itself may write to; only where it has no namespaces of its own."""
 
@@ -60,7 +59,7 @@ def new_note(desktop_id: str, spec: DesktopSpec, isolation: str) -> LocalNote:
 def make_desktop_folder(note: LocalNote) -> Path:
     """Make the folder of a desktop with its note in it."""
     notes = notebook()
-    if len(str(socket_of(notes.folder(note.id)))) > _LONGEST_SOCKET_PATH:
+    if len(str(socket_of(notes.folder(note.id)))) > LONGEST_SOCKET_PATH:
         raise BootError(
             f"{notes.folder(note.id)} is too long a path for a socket; set DESKROLL_RUNTIME_DIR to a shorter one"
         )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from deskroll.desktops.base import Address, Capabilities, DesktopSpec, Fence, Recycling
+from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Fence, Recycling
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.notes import Note, Notebook, keep_renewing, process_start, runtime_root
 from deskroll.desktops.providers.local import orphan, places, shims
@@ -40,7 +40,6 @@ _LEAST_MEMORY = 48 << 20
 _FIRST_UID = 0x6000_0000
 """Where root starts desktops, each gets a user of its own from here on: nobody else on the host has such a uid."""
 _NOBODY = 65534
-_WIDTHS, _HEIGHTS = (160, 7680), (120, 4320)
 
 
 class LocalProvider:
@@ -301,8 +300,8 @@ def _exists(uid: int) -> bool:
 
 def _check_spec(spec: DesktopSpec) -> None:
     for name, value, (low, high) in (
-        ("width", spec.width, _WIDTHS),
-        ("height", spec.height, _HEIGHTS),
+        ("width", spec.width, WIDTHS),
+        ("height", spec.height, HEIGHTS),
         ("memory_mb", spec.memory_mb, (256, 1 << 22)),
         ("processes", spec.processes, (64, 1 << 20)),
         ("disk_mb", spec.disk_mb, (16, 1 << 22)),

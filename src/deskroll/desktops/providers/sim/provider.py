@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from deskroll.desktops.base import Address, Capabilities, DesktopSpec, Recycling
+from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Recycling
 from deskroll.desktops.notes import TTL_S, Note, Owner
 from deskroll.desktops.providers.sim.desktop import SimDesktop
 from deskroll.desktops.providers.sim.server import SimServer
@@ -24,7 +24,6 @@ from deskroll.types import Event, EventSink, guarded
 
 _DEFAULTS = SimSettings()
 REVERTIBLE = ("snapshot", "proxy", "fixed_ip")
-_WIDTHS, _HEIGHTS = (160, 7680), (120, 4320)
 
 
 class SimProvider:
@@ -79,7 +78,7 @@ class SimProvider:
 
     def check_spec(self, spec: DesktopSpec) -> None:
         """Raise `InputError` when the settings allow for no such desktop."""
-        for name, value, (low, high) in (("width", spec.width, _WIDTHS), ("height", spec.height, _HEIGHTS)):
+        for name, value, (low, high) in (("width", spec.width, WIDTHS), ("height", spec.height, HEIGHTS)):
             if not low <= value <= high:
                 raise InputError(f"DesktopSpec.{name} is {value}; allowed: {low} to {high}")
         if spec.snapshot and spec.snapshot not in self.settings.snapshots:

@@ -17,14 +17,12 @@ from pathlib import Path
 from aiohttp import web
 
 from deskroll.desktops.guest.requests import LEASE_HEADER, BadRequest
-from deskroll.desktops.notes import host_id, process_start, runtime_root
+from deskroll.desktops.notes import LONGEST_SOCKET_PATH, host_id, process_start, runtime_root
 from deskroll.desktops.providers.sim.contents import MAX_FILE
 from deskroll.desktops.providers.sim.endpoints import ENDPOINTS, UPLOAD, as_json
 from deskroll.desktops.providers.sim.world import SimWorld
 from deskroll.errors import DesktopError, DesktopLost
 
-_LONGEST_PATH = 107
-"""Of a unix socket."""
 _BACKLOG = 4096
 """Connections that may wait: beyond, a unix socket refuses at once, and thousands of holders can come together."""
 _SHUTDOWN_S = 1.0
@@ -107,7 +105,7 @@ def _make_folder() -> Path:
         if process_start(pid) != int(start):
             shutil.rmtree(old, ignore_errors=True)
     name = f"sim-{here}-{os.getpid()}-{process_start('self')}-"
-    short = len(str(root / name)) + len("12345678/guest.sock") <= _LONGEST_PATH
+    short = len(str(root / name)) + len("12345678/guest.sock") <= LONGEST_SOCKET_PATH
     return Path(tempfile.mkdtemp(prefix=name, dir=root if short else None))
 
 

@@ -229,8 +229,7 @@ class PoolUnderTest(RuleBasedStateMachine):
                 assert machine is not None
                 machine.clean, machine.checked, machine.revoked = True, False, False
                 address = Address(id=work.id, endpoint="unix:nowhere")
-                done = self.roster.booted if isinstance(work, Boot) else self.roster.reverted
-                self.do(done(work.id, address, self.now))
+                self.do(self.roster.made_clean(work.id, address, self.now))
             case Boot():
                 error = InputError("no such snapshot") if final else BootError("no luck")
                 self.do(self.roster.boot_failed(work.id, error, self.now))

@@ -28,10 +28,10 @@ from deskroll.desktops.service.keys import read_clients
 from deskroll.desktops.service.sessions import Sessions
 from deskroll.desktops.service.wire import SESSION_HEADER, Ask, Done, Granted, Return
 from deskroll.errors import DesktopError, InputError, LeaseLost, NoDesktop
-from tests.pool.conftest import Open, SimPool, settle
+from tests.desktops.pool.conftest import Open, SimPool, settle
 from tests.waiting import eventually
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent.parent
 TOKEN = "s3cret"
 
 
@@ -47,7 +47,7 @@ async def service(open_pool: Open, tmp_path: Path) -> AsyncIterator[tuple[SimPoo
 @asynccontextmanager
 async def holder(at: str, count: int, *args: str) -> AsyncIterator[tuple[Process, list[str]]]:
     """A process that holds desktops."""
-    command = [sys.executable, "-m", "tests.pool.holder", at, str(count), *args]
+    command = [sys.executable, "-m", "tests.desktops.pool.holder", at, str(count), *args]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, cwd=ROOT, start_new_session=True)
     try:
         assert process.stdout is not None

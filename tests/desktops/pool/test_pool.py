@@ -18,7 +18,7 @@ from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.providers.sim.world import SimWorld
 from deskroll.errors import ConfigError, GuestError, InputError, LeaseLost, NoDesktop
-from tests.pool.conftest import Open, SimPool, make_pool, settle
+from tests.desktops.pool.conftest import Open, SimPool, make_pool, settle
 from tests.waiting import eventually
 
 OFFICE = DesktopSpec(snapshot="office")

@@ -240,7 +240,7 @@ def reap(*options: str) -> list[dict[str, object]]:
 
 async def test_a_holder_that_is_killed_loses_its_desktop_with_all_it_did(runtime_folder: Path) -> None:
     with served(runtime_folder, 1) as (_, at):
-        command = [sys.executable, "-m", "tests.pool.holder", at, "1"]
+        command = [sys.executable, "-m", "tests.desktops.pool.holder", at, "1"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
             assert holder.stdout is not None
             (held,) = json.loads(holder.stdout.readline())

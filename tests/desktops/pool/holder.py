@@ -1,4 +1,4 @@
-"""A holder process for tests: `python -m tests.pool.holder ADDRESS COUNT [fork]` leases, prints what it has, stays."""
+"""A holder process for tests, `python -m tests.desktops.pool.holder ADDRESS COUNT [fork]`: leases, says so, stays."""
 
 from __future__ import annotations
 
