@@ -5,6 +5,7 @@
     │   └── ConfigError              a config file, an override, a flag
     ├── ActionError                  what a model wrote is no valid action: field and allowed values (`agent`)
     ├── MissingDependency            a pip extra or a system program is not installed (exit code 2)
+    ├── StoreError                   the run's folder cannot be written or read: full, read-only, broken, in use
     └── Failure classes, recorded on the episode as `FailureClass`:
         ├── AgentError               agent      the agent's own code or output
         ├── ModelError               model      the model server
@@ -18,7 +19,8 @@
         │   └── GuestError           the guest refused or failed one request (`status` is its HTTP status)
         ├── SetupError               setup      preparing the task
         ├── EvaluatorError           evaluator  judging the task
-        └── EpisodeTimeout           timeout    the episode's own time limit
+        ├── EpisodeTimeout           timeout    the episode's own time limit
+        └── WorkerLost               worker     the process that ran the episode died or hung
 
 Code that users write raises plain exceptions; a `boundary(FailureClass.X, "what")` around the call turns
 them into the class above with the cause kept. Cancellation always passes through untouched.
@@ -49,6 +51,8 @@ class FailureClass(enum.StrEnum):
     """The attempt could not be judged: not scored."""
     TIMEOUT = "timeout"
     """The episode's time was used up."""
+    WORKER = "worker"
+    """The process that ran it died or hung: run again by itself, never scored 0."""
     CANCELLED = "cancelled"
     """Somebody stopped it."""
 
@@ -69,6 +73,10 @@ class ConfigError(InputError):
 
 class MissingDependency(DeskrollError):
     """Something has to be installed first; the message holds the line to run."""
+
+
+class StoreError(DeskrollError):
+    """A run's folder cannot be written or read; the run stops, and what was done is kept."""
 
 
 class ActionError(DeskrollError):
@@ -143,6 +151,12 @@ class EpisodeTimeout(DeskrollError):
     """An episode used up its time."""
 
     failure = FailureClass.TIMEOUT
+
+
+class WorkerLost(DeskrollError):
+    """The process that ran an episode died or hung."""
+
+    failure = FailureClass.WORKER
 
 
 def plain(text: str, longest: int = LONGEST_WORD, *, keep: str = "") -> str:

@@ -36,6 +36,27 @@ def checked(record: R, kind: type[R]) -> R:
         raise InputError(f"{kind.__name__}: {error}") from None
 
 
+class Phase(enum.StrEnum):
+    """What an episode does at a moment. Every second of it belongs to exactly one of these."""
+
+    PERMIT = "permit"
+    """It waits for a permit of the engine."""
+    DESKTOP = "desktop"
+    """It waits for a desktop."""
+    SETUP = "setup"
+    """Its task is being prepared."""
+    MODEL = "model"
+    """It waits for the model."""
+    ACT = "act"
+    """Its actions or tools run."""
+    SETTLE = "settle"
+    """It waits for the screen to come to rest, and looks at it."""
+    SCORE = "score"
+    """It is being judged."""
+    STORE = "store"
+    """What is left of it is being written."""
+
+
 class StopReason(enum.StrEnum):
     """Why an episode ended. Every sealed episode has exactly one."""
 
@@ -83,15 +104,25 @@ class Observation(Record, frozen=True):
     """An encoded image (PNG or JPEG), exactly the bytes that the model gets and that are stored."""
     accessibility_tree: str | None = None
     terminal: str | None = None
-    text: str | None = None
-    """Results of tools, as text."""
+    results: tuple[str, ...] = ()
+    """What came of each action of the step before, in order: output, or why it was refused; may be empty."""
+
+
+class ToolRequest(Record, frozen=True):
+    """One call that a model asks for, as it wrote it: the arguments may be no JSON at all."""
+
+    id: str
+    name: str
+    arguments: str
 
 
 class Completion(Record, frozen=True):
     """One answer of a model, with what it cost and which weights gave it."""
 
     text: str = ""
-    tool_calls: tuple[dict[str, Any], ...] = ()
+    reasoning: str = ""
+    """What the server reports as the model's reasoning, beside its answer."""
+    tool_calls: tuple[ToolRequest, ...] = ()
     finish_reason: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -101,6 +132,9 @@ class Completion(Record, frozen=True):
     model: str = ""
     version: str = ""
     cost_usd: float | None = None
+    """None where no price is known."""
+    tries: int = 1
+    """How many requests it took."""
 
 
 class Score(Record, frozen=True):
@@ -131,6 +165,15 @@ class Failure(Record, frozen=True):
         return cls(failure_class=error.failure, kind=type(error).__name__, message=str(error))
 
 
+class Sent(Record, frozen=True):
+    """What of an attempt's conversation one request to the model held, so that the request can be built again."""
+
+    messages: int
+    """The request held the first so many messages ..."""
+    withheld: tuple[int, ...] = ()
+    """... with the images of these ones replaced by a line of text, to stay within the limits."""
+
+
 class Step(Record, frozen=True):
     """One turn: what was done, what came back, and how long each part took."""
 
@@ -138,6 +181,8 @@ class Step(Record, frozen=True):
     actions: tuple[Action, ...] = ()
     thought: str = ""
     completion: Completion | None = None
+    sent: Sent | None = None
+    """What the model was sent for it."""
     results: tuple[str, ...] = ()
     """One result for each action, as text; empty where there is nothing to say."""
     screen: str = ""
@@ -157,6 +202,17 @@ class EpisodeKey(Record, frozen=True, order=True):
     sample: int
 
 
+class Usage(Record, frozen=True):
+    """What an attempt used up."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    calls: int = 0
+    """Completions that came back."""
+    cost_usd: float | None = None
+    """None where the price of any call is not known."""
+
+
 class Episode(Record, frozen=True):
     """The record of one attempt."""
 
@@ -166,9 +222,21 @@ class Episode(Record, frozen=True):
     score: Score
     failure: Failure | None = None
     steps: int = 0
+    actions: int = 0
+    """Actions that the agent performed; 0 means that it never touched anything."""
     answer: str | None = None
+    domain: str = ""
+    desktop: str = ""
+    """Id of the desktop that it ran on; empty where it needed none."""
+    model: str = ""
+    versions: tuple[str, ...] = ()
+    """Versions of the weights that answered, in order of first use."""
+    usage: Usage = Usage()
     started_at: float = 0.0
+    """Seconds since the epoch."""
+    ended_at: float = 0.0
     seconds: dict[str, float] = {}
+    """Duration by phase; the names are those of `Phase`."""
 
 
 class Event(Record, frozen=True):
