@@ -39,6 +39,15 @@ def load(model_cls: type[Model], path: Path | None = None, overrides: Sequence[s
     document = _read(path) if path is not None else _Document()
     for override in overrides:
         document = document.overridden(override)
+    return _validated(model_cls, document)
+
+
+def check(model_cls: type[Model], data: Mapping[str, object], name: str) -> Model:
+    """Validate settings that stand inside others; `name` says where, for error messages."""
+    return _validated(model_cls, _Document(name, data))
+
+
+def _validated(model_cls: type[Model], document: _Document) -> Model:
     try:
         return model_cls.model_validate(document.data)
     except ValidationError as error:

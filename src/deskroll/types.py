@@ -137,6 +137,15 @@ class Completion(Record, frozen=True):
     """How many requests it took."""
 
 
+class Tool(Record, frozen=True):
+    """Something that an agent can call, as a model is told of it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any] = {}
+    """A JSON Schema of its arguments."""
+
+
 class Score(Record, frozen=True):
     """A number with its reason; `value is None` means not scored, and the reason says why. Never a silent 0."""
 
@@ -172,6 +181,18 @@ class Sent(Record, frozen=True):
     """The request held the first so many messages ..."""
     withheld: tuple[int, ...] = ()
     """... with the images of these ones replaced by a line of text, to stay within the limits."""
+
+
+class Decision(Record, frozen=True):
+    """What an agent makes of one observation."""
+
+    actions: tuple[Action, ...] = ()
+    """In order; none where what the model said could not be used: it was told so, and is asked again."""
+    thought: str = ""
+    completion: Completion | None = None
+    sent: Sent | None = None
+    problem: str = ""
+    """Why there are no actions."""
 
 
 class Step(Record, frozen=True):
@@ -249,6 +270,16 @@ class Event(Record, frozen=True):
     at: float = msgspec.field(default_factory=time.time)
     """Seconds since the epoch."""
     data: dict[str, Any] = {}
+
+
+class Scribe(Protocol):
+    """Where an agent's conversation is kept while it happens."""
+
+    def message(self, stored: bytes) -> None:
+        """Keep one message: a JSON object in which images stand by their names."""
+
+    def screen(self, image: bytes) -> str:
+        """Keep an image, once, and return its name."""
 
 
 class EventSink(Protocol):

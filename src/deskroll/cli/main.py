@@ -18,7 +18,11 @@ from deskroll.errors import DeskrollError, InputError, MissingDependency
 _COMMANDS = {
     "demo": ("deskroll.cli.demo:demo", "Four desktops side by side, each with a real program. No key needed."),
     "desktops": ("deskroll.cli.desktops:desktops", "Start desktops by hand, look at them, list them, reap leftovers."),
+    "models": ("deskroll.cli.models:models", "Ask a model one question; serve a scripted one, without any key."),
     "pool": ("deskroll.cli.pool:pool", "Share desktops among programs: serve a pool, see it, steer it."),
+    "report": ("deskroll.cli.report:report", "What a run came to: success, failures, time, cost; as a page, too."),
+    "stats": ("deskroll.cli.report:stats", "Runs beside each other: each success rate, and how far they scatter."),
+    "compare": ("deskroll.cli.report:compare", "Two runs task by task: better, worse, and whether that may be chance."),
     "doctor": ("deskroll.cli.doctor:doctor", "What is there, what is missing, what to run."),
 }
 

@@ -6,9 +6,13 @@ Guarantees: the counts and indexes always agree with the desktops themselves. Pl
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool.slot import SUPPLY, Slot, State
+
+GONE = "gone"
+"""What follows the last state of a desktop."""
 
 
 class Fleet:
@@ -22,6 +26,8 @@ class Fleet:
         self.untried: Counter[DesktopSpec] = Counter()
         """By spec: desktops that boot, or are checked for the first time after that."""
         self._ready: dict[DesktopSpec, dict[str, Slot]] = {}
+        self.on_change: Callable[[Slot, str], None] | None = None
+        """Told of each state that a desktop enters; `gone` is the last one."""
 
     def __len__(self) -> int:
         """How many are alive, those that are being stopped included."""
@@ -36,11 +42,13 @@ class Fleet:
         """A desktop is about to exist."""
         self.slots[slot.id] = slot
         self._count(slot, 1)
+        self._tell(slot, slot.state)
 
     def remove(self, desktop_id: str) -> Slot:
         """A desktop is gone."""
         slot = self.slots.pop(desktop_id)
         self._count(slot, -1)
+        self._tell(slot, GONE)
         return slot
 
     def enter(self, slot: Slot, state: State, now: float, spec: DesktopSpec | None = None) -> None:
@@ -51,6 +59,7 @@ class Fleet:
         if state in (State.READY, State.STOPPING):
             slot.untried = False
         self._count(slot, 1)
+        self._tell(slot, state)
 
     def doom(self, slot: Slot, reason: str) -> None:
         """It must be stopped as soon as what goes on with it has ended: no longer a supply."""
@@ -74,6 +83,10 @@ class Fleet:
     def describe(self) -> str:
         """The desktops in a few words: `6 leased, 2 recycling`."""
         return ", ".join(f"{count} {state}" for state, count in self.states.items() if count) or "none"
+
+    def _tell(self, slot: Slot, state: str) -> None:
+        if self.on_change is not None:
+            self.on_change(slot, state)
 
     def _count(self, slot: Slot, sign: int) -> None:
         """Put a desktop into the books (1) or take it out (-1), as it is now."""

@@ -21,6 +21,7 @@ from deskroll.desktops.pool.config import MOST_VMS, TOO_LONG, PoolConfig
 from deskroll.desktops.pool.effects import Boot, Check, Effect, Grant, Refuse, Report, Revert, Revoke, Stop
 from deskroll.desktops.pool.queue import Request
 from deskroll.desktops.pool.roster import Roster
+from deskroll.desktops.pool.slot import Slot, State
 from deskroll.desktops.pool.status import PoolStatus, status_of
 from deskroll.desktops.reaper import orphans
 from deskroll.errors import (
@@ -50,6 +51,7 @@ class Pool:
         self.provider = provider
         self._sink = guarded(sink)
         self._roster = Roster(config, provider.capabilities, lambda: f"{provider.name}-{secrets.token_hex(4)}")
+        self._roster.fleet.on_change = self._tell_state
         self._waiters: dict[str, asyncio.Future[Lease]] = {}
         self._leases: dict[str, Lease] = {}
         self._orphans: dict[str, Note] = {}
@@ -341,6 +343,13 @@ class Pool:
     def _require_running(self) -> None:
         if self._group is None or self._failure is not None:
             raise self._failure or NoDesktop("the pool is not open: use it with `async with`")
+
+    def _tell_state(self, slot: Slot, state: str) -> None:
+        request = slot.request if state == State.LEASED else None
+        data: dict[str, object] = {"state": str(state)}
+        if request is not None:
+            data |= {"lease": request.id, "client": request.client, "group": request.group}
+        self._report("desktop.state", slot.id, data)
 
     def _report(self, kind: str, subject: str, data: dict[str, object]) -> None:
         self._sink.emit(Event(kind=kind, subject=subject, data=data))

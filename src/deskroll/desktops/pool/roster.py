@@ -280,9 +280,9 @@ class Roster:
             request = self.queue.take(spec)
             if request is None:
                 return
+            slot.request = request
             self.fleet.enter(slot, State.LEASED, self._now)
             self._backoffs.pop(spec, None)
-            slot.request = request
             slot.leases += 1
             self.leases[request.id] = slot
             self.meter.waited(self._now - request.arrived_at)

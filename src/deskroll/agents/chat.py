@@ -1,0 +1,154 @@
+"""ChatAgent: any model that chats and calls tools.
+
+Each turn asks the model once. Its calls are performed in order, all of them; a reply without a call is the answer.
+A reply that cannot be used (a malformed call, nothing at all, a text that was cut off) is answered with what is wrong,
+so that the model can mend it, at most `max_retries` times in a row; after that the attempt has failed by the agent.
+
+Guarantees: every call that the model made is answered before it is asked again; none is ever sent without its answer.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+from pydantic import Field
+
+from deskroll.actions import Action, Answer
+from deskroll.agents.base import Surroundings
+from deskroll.agents.conversation import Conversation
+from deskroll.config import Settings
+from deskroll.errors import ActionError, AgentError, plain
+from deskroll.models.messages import Message
+from deskroll.types import Completion, Decision, Observation, ToolRequest
+
+_CHARACTERS_A_TOKEN = 4
+_UNPERFORMED = "not performed: another call in the same message was malformed; send all of them again"
+_OVER = "not performed: the episode was over"
+
+SYSTEM_PROMPT = """\
+You are given a task and tools. Work step by step: call tools, look at what they return, and go on until it is done.
+Call several tools at once only when none of them depends on what another returns.
+When you are done, reply with the final answer alone, as short as it can be, and call no tool."""
+
+
+class ChatSettings(Settings):
+    """Options of the chat agent."""
+
+    system_prompt: str = SYSTEM_PROMPT
+    """What the model is told first."""
+    max_retries: int = Field(default=3, ge=0, le=100)
+    """How often in a row a reply that cannot be used is answered with what is wrong."""
+    max_images: int = Field(default=3, ge=1, le=1000)
+    """The most screens in a request: the last ones."""
+    max_tree_tokens: int = Field(default=4000, ge=100)
+    """The most tokens (of four characters) of an accessibility tree, a terminal or a result."""
+
+
+class ChatAgent:
+    """One attempt's conversation with a model."""
+
+    Settings: ClassVar[type[ChatSettings]] = ChatSettings
+
+    def __init__(self, surroundings: Surroundings, settings: ChatSettings) -> None:
+        self._around = surroundings
+        self._settings = settings
+        self._conversation = Conversation(surroundings.scribe, images=settings.max_images)
+        self._tools = _encoded(surroundings) if surroundings.tools else None
+        self._open: list[tuple[ToolRequest, int]] = []
+        """Calls that were made of the last reply, each with the number of its actions."""
+        self._useless = 0
+        """Replies in a row that could not be used."""
+        self._begun = False
+
+    async def act(self, observation: Observation) -> Decision:
+        """Tell the model what is new and ask it."""
+        if not self._begun:
+            self._begun = True
+            self._conversation.add(Message.system(self._settings.system_prompt))
+            self._say(observation.instruction, observation)
+        elif not self._useless:
+            self._report(observation)
+        messages, sent = self._conversation.request()
+        completion = await self._around.model.complete(messages, self._tools)
+        self._conversation.add(Message.assistant(completion))
+        decision = Decision(thought=completion.text, completion=completion, sent=sent)
+        actions, wrong = self._read(completion)
+        if wrong:
+            return self._mend(decision, completion, wrong)
+        self._useless = 0
+        return msgspec.structs.replace(decision, actions=tuple(actions))
+
+    def _read(self, completion: Completion) -> tuple[list[Action], dict[int, str]]:
+        """The actions of a reply, and what is wrong with it, by the number of the call (-1: with all of it)."""
+        self._open = []
+        if not completion.tool_calls:
+            if completion.finish_reason == "length":
+                return [], {-1: "your reply was cut off at the limit of tokens; be shorter"}
+            if not completion.text.strip():
+                return [], {-1: "your reply was empty; call a tool, or give the final answer"}
+            return [Answer(text=completion.text.strip())], {}
+        actions: list[Action] = []
+        wrong: dict[int, str] = {}
+        for n, call in enumerate(completion.tool_calls):
+            try:
+                decoded = self._around.decode(call)
+            except ActionError as error:
+                wrong[n] = str(error)
+            else:
+                actions.extend(decoded)
+                self._open.append((call, len(decoded)))
+        return actions, wrong
+
+    def _mend(self, decision: Decision, completion: Completion, wrong: dict[int, str]) -> Decision:
+        """Tell the model what was wrong with its reply; every call of it gets an answer."""
+        self._useless += 1
+        problem = "; ".join(wrong.values())
+        if self._useless > self._settings.max_retries:
+            raise AgentError(f"{self._useless} replies in a row could not be used; the last one: {plain(problem)}")
+        for n, call in enumerate(completion.tool_calls):
+            self._conversation.add(Message.tool(call.id, f"error: {wrong[n]}" if n in wrong else _UNPERFORMED))
+        if -1 in wrong:
+            self._conversation.add(Message.user(f"error: {wrong[-1]}"))
+        return msgspec.structs.replace(decision, problem=problem)
+
+    def _report(self, observation: Observation) -> None:
+        """Answer every open call with what came of it; what is seen now follows in a message of its own."""
+        results = list(observation.results)
+        for call, count in self._open:
+            mine, results = results[:count], results[count:]
+            text = "\n".join(each for each in mine if each) if mine else _OVER
+            self._conversation.add(Message.tool(call.id, self._cut(text) or "done"))
+        self._open = []
+        if observation.screenshot or observation.accessibility_tree or observation.terminal:
+            self._say("", observation)
+
+    def _say(self, text: str, observation: Observation) -> None:
+        parts = [text]
+        if observation.accessibility_tree:
+            parts.append(f"Accessibility tree:\n{self._cut(observation.accessibility_tree)}")
+        if observation.terminal:
+            parts.append(f"Terminal:\n{self._cut(observation.terminal)}")
+        images = []
+        if observation.screenshot:
+            parts.append("The screen now:")
+            images = [(self._around.scribe.screen(observation.screenshot), observation.screenshot)]
+        self._conversation.add(Message.user("\n\n".join(each for each in parts if each), images))
+
+    def _cut(self, text: str) -> str:
+        most = self._settings.max_tree_tokens * _CHARACTERS_A_TOKEN
+        if len(text) <= most:
+            return text
+        return f"{text[:most]}\n[cut: {len(text) - most} of {len(text)} characters are not shown]"
+
+
+def _encoded(surroundings: Surroundings) -> bytes:
+    return msgspec.json.encode(
+        [
+            {
+                "type": "function",
+                "function": {"name": each.name, "description": each.description, "parameters": each.parameters},
+            }
+            for each in surroundings.tools
+        ]
+    )

@@ -1,0 +1,48 @@
+"""Conversation: the messages of one attempt, in order, and which of their images the next request still holds.
+
+Guarantees: every message is kept by the scribe when it is added, and `Sent` says of each request which messages it held
+and which images were left out, so that each request can be built again from what was kept, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deskroll.models.messages import Message
+from deskroll.types import Scribe, Sent
+
+
+class Conversation:
+    """Messages so far; at most the last `images` images are sent."""
+
+    def __init__(self, scribe: Scribe, *, images: int) -> None:
+        self._scribe = scribe
+        self._most = images
+        self._messages: list[Message] = []
+        self._pictured: list[int] = []
+        """Messages whose images are still sent."""
+        self._withheld: list[int] = []
+
+    def add(self, message: Message) -> None:
+        """Take a message in, and let go of the images that are too old by now."""
+        if message.names:
+            self._pictured.append(len(self._messages))
+        self._messages.append(message)
+        self._scribe.message(message.stored)
+        while len(self._pictured) > 1 and self._shown() > self._most:
+            self._withheld.append(self._pictured.pop(0))
+
+    def request(self) -> tuple[Sequence[bytes], Sent]:
+        """What to send now, and the note of it."""
+        withheld = set(self._withheld)
+        messages = [each.lean if n in withheld else each.sent for n, each in enumerate(self._messages)]
+        return messages, Sent(messages=len(messages), withheld=tuple(self._withheld))
+
+    def _shown(self) -> int:
+        return sum(len(self._messages[n].names) for n in self._pictured)
+
+
+def rebuild(messages: Sequence[Message], sent: Sent) -> list[bytes]:
+    """The messages of a request as they were sent, from those that were kept."""
+    withheld = set(sent.withheld)
+    return [each.lean if n in withheld else each.sent for n, each in enumerate(messages[: sent.messages])]

@@ -1,0 +1,188 @@
+"""`deskroll models`: ask a model one question, serve a scripted one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deskroll.errors import InputError, plain
+
+if TYPE_CHECKING:
+    from deskroll.models.prices import Prices
+    from deskroll.models.scripted import Script
+    from deskroll.models.settings import ModelSettings
+    from deskroll.types import Completion, Event
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+_LONGEST_ANSWER = 1_000_000
+
+
+@click.group()
+def models() -> None:
+    """Ask a model one question; serve a scripted model, for which no key is needed."""
+
+
+def _parse_listen(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, int]:
+    host, _, port = value.rpartition(":")
+    host = host.strip("[]")
+    if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
+        raise click.BadParameter(f"{value!r} is no address; write HOST:PORT with a port up to 65535")
+    return host, int(port)
+
+
+@models.command(epilog="Example:  deskroll models scripted replies.yaml --listen 127.0.0.1:8000")
+@click.argument("script", type=click.Path(path_type=Path))
+@click.option(
+    "--listen", default="127.0.0.1:0", show_default=True, callback=_parse_listen, metavar="HOST:PORT",
+    help="Where to serve; port 0: any that is free. Beyond loopback: with --token-env.",
+)  # fmt: skip
+@click.option(
+    "--token-env", default="", metavar="NAME",
+    help="The environment variable that holds the token which clients must send as their key.",
+)  # fmt: skip
+@_json
+def scripted(script: Path, listen: tuple[str, int], token_env: str, as_json: bool) -> None:
+    """Serve a model that answers from SCRIPT (YAML, TOML or JSON) until Ctrl-C; prints its address.
+
+    It speaks OpenAI's protocol (POST /v1/chat/completions), checks requests strictly and makes faults on demand.
+    docs/models.md describes the format of scripts.
+    """
+    from deskroll.models.scripted import Script  # noqa: PLC0415
+    from deskroll.models.settings import load_env  # noqa: PLC0415
+
+    load_env(Path.cwd())
+    token = os.environ.get(token_env, "").strip() if token_env else ""
+    if token_env and not token:
+        raise InputError(f"--token-env {token_env}: that environment variable is not set")
+    asyncio.run(_serve(Script.load(script), listen, token, as_json))
+
+
+async def _serve(script: Script, listen: tuple[str, int], token: str, as_json: bool) -> None:
+    import msgspec  # noqa: PLC0415
+
+    from deskroll.models.scripted import ScriptedServer  # noqa: PLC0415
+    from deskroll.models.settings import is_loopback  # noqa: PLC0415
+
+    if not token and not is_loopback(listen[0]):
+        raise InputError(
+            f"--listen {listen[0]} is not a loopback address: others could reach it. "
+            "Name a variable that holds a token with --token-env, or listen on 127.0.0.1"
+        )
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with ScriptedServer(script, host=listen[0], port=listen[1], token=token or None) as server:
+        click.echo(msgspec.json.encode({"url": server.url}) if as_json else f"scripted model on {server.url}")
+        await stop.wait()
+        stats = server.stats
+    if as_json:
+        click.echo(msgspec.json.encode(stats))
+    else:
+        faults = ", ".join(f"{count} {kind}" for kind, count in stats.faults.items()) or "none"
+        click.echo(f"stopping ... {stats.requests:,} requests, {stats.refused:,} refused; faults: {faults}")
+
+
+@models.command(
+    epilog='Examples:  deskroll models ask "What is on this screen?" --image screen.png   '
+    'deskroll models ask "6*7?" --base-url http://127.0.0.1:8000/v1 --model my-model --set temperature=0'
+)
+@click.argument("text")
+@click.option("--model", default="", metavar="NAME", help="The model. Default: that of the settings.")
+@click.option(
+    "--base-url", default="", metavar="URL", help="Where it is served. Default: $OPENAI_BASE_URL, else OpenAI."
+)
+@click.option("--image", "images", multiple=True, type=click.Path(path_type=Path), help="A PNG or JPEG to show it.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="FIELD=VALUE",
+    help="Any other setting of the model, e.g. --set temperature=0 --set timeout=60.",
+)  # fmt: skip
+@click.option(
+    "--prices", type=click.Path(path_type=Path), metavar="FILE", help="A file with prices (YAML or TOML) of your own."
+)
+@_json
+def ask(
+    *,
+    text: str,
+    model: str,
+    base_url: str,
+    images: tuple[Path, ...],
+    overrides: tuple[str, ...],
+    prices: Path | None,
+    as_json: bool,
+) -> None:
+    """Ask a model one question; print the answer, then tokens, cost and time.
+
+    The key is read from $OPENAI_API_KEY, which a file .env in the working directory may set.
+    """
+    from deskroll.models.prices import TABLE, load_prices  # noqa: PLC0415
+    from deskroll.models.settings import load_env  # noqa: PLC0415
+
+    load_env(Path.cwd())
+    settings = _settings(model, base_url, overrides)
+    table = TABLE if prices is None else load_prices(prices)
+    shown = [(path.name, _read(path)) for path in images]
+    completion, seconds = asyncio.run(_ask(settings, table, text, shown))
+    _tell(completion, seconds, as_json)
+
+
+def _settings(model: str, base_url: str, overrides: tuple[str, ...]) -> ModelSettings:
+    from deskroll.config import load  # noqa: PLC0415
+    from deskroll.models.settings import KEY_VARIABLE, ModelSettings  # noqa: PLC0415
+
+    if any(override.partition("=")[0].strip() == "api_key" for override in overrides):
+        raise InputError(f"--set api_key: other users see command lines; set ${KEY_VARIABLE} instead, or use .env")
+    settings = load(ModelSettings, None, overrides)
+    given = {name: value for name, value in (("name", model), ("base_url", base_url)) if value}
+    # Validated together: a copy would take anything.
+    return ModelSettings.model_validate({**settings.model_dump(exclude_unset=True), **given})
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"--image {path}: it cannot be read: {error.strerror}") from None
+
+
+async def _ask(
+    settings: ModelSettings, prices: Prices, text: str, images: list[tuple[str, bytes]]
+) -> tuple[Completion, float]:
+    from deskroll.models.client import ChatClient  # noqa: PLC0415
+    from deskroll.models.messages import Message  # noqa: PLC0415
+
+    message = Message.user(text, images)
+    began = time.monotonic()
+    async with ChatClient(settings, sink=_Retries(), prices=prices) as client:
+        completion = await client.complete([message.sent])
+    return completion, time.monotonic() - began
+
+
+class _Retries:
+    """Tells why it takes longer."""
+
+    def emit(self, event: Event) -> None:
+        """Print what went wrong with a request that is made again."""
+        if event.kind == "model.retry":
+            pause = event.data["pause_s"]
+            click.echo(f"{event.subject}: {event.data['reason']}; asking again in {pause:.1f} s", err=True)
+
+
+def _tell(completion: Completion, seconds: float, as_json: bool) -> None:
+    import msgspec  # noqa: PLC0415
+
+    if as_json:
+        click.echo(msgspec.json.encode({**msgspec.to_builtins(completion), "seconds": round(seconds, 3)}))
+        return
+    click.echo(plain(completion.text, _LONGEST_ANSWER, keep="\n\t"))
+    for call in completion.tool_calls:
+        click.echo(f"calls {plain(call.name)}({plain(call.arguments)})")
+    price = "cost unknown" if completion.cost_usd is None else f"{completion.cost_usd:.6f} USD"
+    tokens = f"{completion.prompt_tokens:,} + {completion.completion_tokens:,} tokens"
+    tries = f", {completion.tries} tries" if completion.tries > 1 else ""
+    click.echo(f"[{completion.model}: {tokens}, {price}, {seconds:.2f} s{tries}]")

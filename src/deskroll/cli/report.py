@@ -1,0 +1,131 @@
+"""`deskroll report`, `deskroll stats` and `deskroll compare`: what runs came to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from deskroll.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from deskroll.report.results import Results
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(epilog="Example:  deskroll report out/my-run --html report.html --csv episodes.csv")
+@click.argument("run")
+@_json
+@click.option("--csv", "csv_file", type=_FILE, help="Write one row an episode to this file.")
+@click.option("--html", "html_file", type=_FILE, help="Write a page with plots, every episode and its screens.")
+@click.option(
+    "--screens", type=click.Choice(["all", "last", "none"]),
+    help="Which screens the page shows. Default: all; with more than 50 episodes, the last of each.",
+)  # fmt: skip
+def report(run: str, as_json: bool, csv_file: Path | None, html_file: Path | None, screens: str | None) -> None:
+    """Say what RUN came to: success over attempted and over scored, failures, time and cost.
+
+    RUN is the folder of a run, finished or not. --json prints what summary.json holds.
+    """
+    from deskroll.report import terminal  # noqa: PLC0415
+    from deskroll.report.results import Results  # noqa: PLC0415
+    from deskroll.report.rows import episodes_csv, write_text  # noqa: PLC0415
+
+    if screens is not None and html_file is None:
+        raise InputError("--screens is about the page: give --html FILE as well")
+    results = Results.read(run)
+    summary = results.summary()
+    if csv_file is not None:
+        write_text(csv_file, episodes_csv(results))
+    if html_file is not None:
+        from deskroll.report.html import write_html  # noqa: PLC0415
+        from deskroll.report.screens import Screens  # noqa: PLC0415
+
+        write_html(results, summary, html_file, Screens(screens) if screens else None)
+    if as_json:
+        click.echo(msgspec.json.encode(summary))
+        return
+    _show(terminal.report(results.name, results.state, summary))
+    for written in (csv_file, html_file):
+        if written is not None:
+            click.echo(f"wrote {written}")
+
+
+@click.command(epilog="Example:  deskroll stats out/repeat-*")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@_json
+def stats(runs: tuple[str, ...], as_json: bool) -> None:
+    """Put runs beside each other: each success rate, all together, and how far they scatter.
+
+    Meant for repeats of one experiment: more scatter than chance explains means that something else differs.
+    """
+    from deskroll.report import repeats, terminal  # noqa: PLC0415
+    from deskroll.report.results import Results  # noqa: PLC0415
+
+    read = [Results.read(run) for run in runs]
+    names = _names(read, runs)
+    found = repeats({name: (each.planned, each.outcomes) for name, each in zip(names, read, strict=True)})
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+    else:
+        _show(terminal.repeated(found))
+
+
+@click.command(epilog="Example:  deskroll compare out/old-model out/new-model --out differing.csv")
+@click.argument("a")
+@click.argument("b")
+@_json
+@click.option(
+    "--out", default=None, metavar="FILE",
+    help="Where to save the differing tasks: .json or .csv; - for nowhere. Default: compare_A_B.json here.",
+)  # fmt: skip
+def compare(a: str, b: str, as_json: bool, out: str | None) -> None:
+    """Compare run B with run A, task by task: what is better, what is worse, whether that may be chance."""
+    from deskroll.report import compare as compare_runs  # noqa: PLC0415
+    from deskroll.report import terminal  # noqa: PLC0415
+    from deskroll.report.results import Results  # noqa: PLC0415
+    from deskroll.report.rows import changes_file, write_text  # noqa: PLC0415
+
+    read = [Results.read(a), Results.read(b)]
+    names = _names(read, (a, b))
+    found = compare_runs(read[0].outcomes, read[1].outcomes, (names[0], names[1]))
+    path = None
+    if out != "-":
+        path = Path(out) if out else Path(f"compare_{_file_name(names[0])}_{_file_name(names[1])}.json")
+        write_text(path, changes_file(found, path))
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+        return
+    _show(terminal.compared(found))
+    if path is not None:
+        click.echo(f"\nwrote {path}")
+
+
+def _names(results: list[Results], paths: tuple[str, ...]) -> list[str]:
+    """What to call runs: by their ids, or by their paths where two have the same id."""
+    names = [each.name for each in results]
+    if len(set(names)) == len(names):
+        return names
+    if len(set(paths)) < len(paths):
+        raise InputError("the same run is named twice")
+    return list(paths)
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:80] or "run"
+
+
+def _show(picture: RenderableType) -> None:
+    from rich.console import Console  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)  # no terminal folds lines there, and programs want them whole
+    console.print(picture)

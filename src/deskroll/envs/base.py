@@ -1,0 +1,86 @@
+"""Env: a task made live. Single use: reset once, stepped many times, scored once, closed.
+
+An environment says what it needs (`desktop_spec`): a desktop, which the caller leases and hands in, or nothing. It owns
+its tools: it names them for the model and turns what the model calls into actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
+
+import msgspec
+
+from deskroll.actions import Action
+from deskroll.config import Settings, check
+from deskroll.desktops.base import Desktop, DesktopSpec
+from deskroll.registry import Registry
+from deskroll.types import Observation, Phase, Record, Score, StopReason, Task, Tool, ToolRequest
+
+
+class Moment(Record, frozen=True):
+    """What came of one step."""
+
+    observation: Observation
+    """What is seen now; `results` holds one text for each action."""
+    stop: StopReason | None = None
+    """Why the episode is over; None while it goes on."""
+    answer: str | None = None
+    seconds: dict[Phase, float] = msgspec.field(default_factory=dict)
+    """Where the step's time went, as far as the environment knows better than its caller."""
+    settled: str = ""
+
+
+class Ending(Record, frozen=True):
+    """How an episode ended, for whoever judges it."""
+
+    stop: StopReason
+    answer: str | None = None
+
+
+class Env(Protocol):
+    """One task, live."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What the agent can call."""
+
+    async def reset(self) -> Observation:
+        """Prepare the task and show its beginning."""
+
+    def decode(self, call: ToolRequest) -> Sequence[Action]:
+        """The actions that a call stands for; `ActionError` says what is wrong with it, for the model to read."""
+
+    async def step(self, actions: Sequence[Action]) -> Moment:
+        """Perform actions in order, all of them, and look."""
+
+    async def score(self, ending: Ending) -> Score:
+        """Judge what was done."""
+
+    async def close(self) -> None:
+        """Let go of whatever it holds; called exactly once, however the episode ended."""
+
+
+class EnvKind(Protocol):
+    """A class of environments, as the registry names it."""
+
+    Settings: ClassVar[type[Settings]]
+    """The options that people may set for all tasks of a run."""
+
+    @staticmethod
+    def desktop_spec(task: Task, settings: Any) -> DesktopSpec | None:
+        """The desktop that this task needs; None: none at all."""
+
+    def __call__(self, task: Task, settings: Any, desktop: Desktop | None) -> Env:
+        """Make the environment of one attempt."""
+
+
+def env_kind(name: str, registry: Registry | None = None) -> EnvKind:
+    """The kind of environment of that name."""
+    kind: Any = (registry or Registry()).load("env", name)
+    return kind  # type: ignore[no-any-return]
+
+
+def env_settings(kind: EnvKind, options: dict[str, Any], name: str) -> Settings:
+    """Check the options of an environment."""
+    return check(kind.Settings, options, f"env_options (env {name})")

@@ -1,0 +1,1 @@
+"""Tasks on a desktop, in OSWorld's format: set-up steps, action spaces, observations, evaluators."""

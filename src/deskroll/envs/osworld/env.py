@@ -1,0 +1,124 @@
+"""OSWorldEnv: a task on a leased desktop.
+
+Owns what the agent sees of the desktop and how its actions reach it. Whose desktop it is, and what becomes of it after
+the episode, is its caller's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from deskroll.actions import Action, Answer, Done, Fail
+from deskroll.actions.computer13 import decode
+from deskroll.desktops.base import ActionResult, Desktop, DesktopSpec, Observe, Settle, StepResult
+from deskroll.envs.base import Ending, Moment
+from deskroll.envs.osworld.evaluate import evaluate
+from deskroll.envs.osworld.settings import OSWorldSettings
+from deskroll.envs.osworld.setup import prepare
+from deskroll.envs.osworld.tools import COMPUTER_13
+from deskroll.errors import ActionError, SetupError, plain
+from deskroll.types import Observation, Phase, Score, StopReason, Task, Tool, ToolRequest
+
+
+class OSWorldEnv:
+    """One task on one desktop."""
+
+    Settings: ClassVar[type[OSWorldSettings]] = OSWorldSettings
+
+    def __init__(self, task: Task, settings: OSWorldSettings, desktop: Desktop | None) -> None:
+        if desktop is None:
+            raise SetupError(f"task {task.id!r} needs a desktop, and none was given")
+        self._task = task
+        self._settings = settings
+        self._desktop = desktop
+        self._observe = Observe(
+            screenshot="screenshot" in settings.observation_type,
+            tree="a11y_tree" in settings.observation_type,
+            terminal=settings.require_terminal,
+        )
+        cap = settings.sleep_after_execution
+        self._settle = Settle(react=min(Settle().react, cap), cap=cap)
+
+    @staticmethod
+    def desktop_spec(task: Task, settings: OSWorldSettings) -> DesktopSpec | None:
+        """The run's desktop, with what the task's own `env_config` asks for."""
+        spec = DesktopSpec(
+            width=settings.screen_width,
+            height=settings.screen_height,
+            network=settings.network,
+            client_password=settings.client_password,
+            snapshot=settings.snapshot_name,
+        )
+        env_config = task.metadata.get("env_config")
+        return spec.overridden(env_config) if isinstance(env_config, Mapping) else spec
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The computer."""
+        return [COMPUTER_13]
+
+    async def reset(self) -> Observation:
+        """Perform the set-up steps, and look."""
+        await prepare(self._task, self._desktop)
+        seen = await self._desktop.step((), settle=self._settle if self._task.setup else None, observe=self._observe)
+        return msgspec.structs.replace(_seen(seen, ()), instruction=self._task.instruction)
+
+    def decode(self, call: ToolRequest) -> Sequence[Action]:
+        """One call is one action."""
+        if call.name != COMPUTER_13.name:
+            raise ActionError(f"there is no tool {plain(call.name, 80)!r}; tools: {COMPUTER_13.name}")
+        try:
+            raw: Any = msgspec.json.decode(call.arguments)
+        except msgspec.DecodeError as error:
+            raise ActionError(f"{call.name}: the arguments are no JSON: {error}") from None
+        return (decode(raw, self._settings.screen_width, self._settings.screen_height),)
+
+    async def step(self, actions: Sequence[Action]) -> Moment:
+        """Act, let the screen settle, look; one of DONE, FAIL and an answer ends the episode."""
+        doing = list(actions)
+        end = next((n for n, each in enumerate(doing) if isinstance(each, Done | Fail | Answer)), None)
+        last = doing[end] if end is not None else None
+        doing = doing[:end]
+        if last is not None and not doing:
+            return _ended(last, Observation(), StepResult())
+        seen = await self._desktop.step(doing, settle=self._settle, observe=self._observe)
+        observation = _seen(seen, [_result(each) for each in seen.results])
+        return _ended(last, observation, seen)
+
+    async def score(self, ending: Ending) -> Score:
+        """Judge the desktop's state."""
+        return await evaluate(self._task, self._desktop, ending)
+
+    async def close(self) -> None:
+        """The desktop is its caller's."""
+
+
+def _ended(last: Action | None, observation: Observation, seen: StepResult) -> Moment:
+    stop, answer = None, None
+    match last:
+        case Done():
+            stop = StopReason.DONE
+        case Fail():
+            stop = StopReason.FAIL
+        case Answer(text=text):
+            stop, answer = StopReason.ANSWER, text
+    waited = sum(seen.seconds.get(part, 0.0) for part in ("settle", "look", "tree"))
+    return Moment(
+        observation=observation, stop=stop, answer=answer, seconds={Phase.SETTLE: waited}, settled=str(seen.settle)
+    )
+
+
+def _seen(seen: StepResult, results: Sequence[str]) -> Observation:
+    return Observation(
+        screenshot=seen.screenshot,
+        accessibility_tree=seen.tree,
+        terminal=seen.terminal,
+        results=tuple(results),
+    )
+
+
+def _result(result: ActionResult) -> str:
+    return result.output if result.ok else f"error: {result.error}"

@@ -1,0 +1,129 @@
+"""ToolEnv: an environment that is a set of tools and a question, without a desktop.
+
+Owns calling tools in order, one result for each call. A tool that fails is a result which says so, never the end of the
+episode; the episode ends with an `Answer`, and the answer is compared with the task's own by the run's metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+from pydantic import field_validator
+
+from deskroll.actions import Action, Answer, Done, Fail, ToolCall
+from deskroll.config import Settings
+from deskroll.desktops.base import Desktop, DesktopSpec
+from deskroll.envs.base import Ending, Moment
+from deskroll.errors import ActionError, plain
+from deskroll.scoring import METRICS, score_answer
+from deskroll.types import Observation, Record, Score, StopReason, Task, Tool, ToolRequest
+
+LONGEST_RESULT = 20_000
+"""Characters of a tool's result that an agent is shown."""
+
+
+class ToolFunction:
+    """One tool: what the model is told, the record of its arguments, and what runs."""
+
+    def __init__(self, name: str, description: str, arguments: type[Record], run: Callable[[Any], Awaitable[str]]):
+        schema = msgspec.json.schema(arguments)
+        body = schema["$defs"][arguments.__name__] if "$defs" in schema else schema
+        self.tool = Tool(name=name, description=description, parameters=body)
+        self._arguments = arguments
+        self._run = run
+
+    def decode(self, call: ToolRequest) -> ToolCall:
+        """Check the arguments of a call."""
+        try:
+            arguments = msgspec.json.decode(call.arguments or "{}", type=self._arguments)
+        except msgspec.MsgspecError as error:
+            raise ActionError(f"{call.name}: the arguments do not fit: {error}; see the tool's parameters") from None
+        return ToolCall(name=call.name, arguments=msgspec.to_builtins(arguments), call_id=call.id)
+
+    async def __call__(self, call: ToolCall) -> str:
+        """Run it; whatever it raises is its result."""
+        try:
+            arguments = msgspec.convert(call.arguments, self._arguments)
+            return plain(await self._run(arguments), LONGEST_RESULT, keep="\n\t")
+        except Exception as error:  # noqa: BLE001  (a tool may fail in any way, and the agent shall read how)
+            return f"error: {type(error).__name__}: {plain(str(error))}"
+
+
+class ToolSettings(Settings):
+    """Options of environments without a desktop."""
+
+    evaluation_metric: str = "exact_match"
+    """How answers are compared with the reference."""
+
+    @field_validator("evaluation_metric")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in METRICS:
+            raise ValueError(f"allowed: {', '.join(METRICS)}")
+        return name
+
+
+class ToolEnv:
+    """A question and tools to answer it with. Kinds of it say which tools."""
+
+    Settings: ClassVar[type[ToolSettings]] = ToolSettings
+
+    def __init__(self, task: Task, settings: ToolSettings, desktop: Desktop | None = None) -> None:
+        self._task = task
+        self._settings = settings
+        self._functions = self.functions()
+
+    def functions(self) -> Mapping[str, ToolFunction]:
+        """The tools of this kind, by name."""
+        return {}
+
+    @staticmethod
+    def desktop_spec(task: Task, settings: ToolSettings) -> DesktopSpec | None:
+        """None: it runs where the worker runs."""
+        return None
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What the agent can call."""
+        return [each.tool for each in self._functions.values()]
+
+    async def reset(self) -> Observation:
+        """The question."""
+        return Observation(instruction=self._task.instruction)
+
+    def decode(self, call: ToolRequest) -> Sequence[Action]:
+        """Check a call."""
+        function = self._functions.get(call.name)
+        if function is None:
+            known = ", ".join(self._functions) or "none"
+            raise ActionError(f"there is no tool {plain(call.name, 80)!r}; tools: {known}")
+        return (function.decode(call),)
+
+    async def step(self, actions: Sequence[Action]) -> Moment:
+        """Run the calls in order; an answer ends the episode."""
+        results: list[str] = []
+        for action in actions:
+            match action:
+                case ToolCall(name=name):
+                    results.append(await self._functions[name](action))
+                case Answer(text=text):
+                    return Moment(observation=_seen(results), stop=StopReason.ANSWER, answer=text)
+                case Done() | Fail():
+                    stop = StopReason.DONE if isinstance(action, Done) else StopReason.FAIL
+                    return Moment(observation=_seen(results), stop=stop)
+                case _:
+                    results.append(f"error: {action.__struct_config__.tag} needs a desktop, and there is none")
+        return Moment(observation=_seen(results))
+
+    async def score(self, ending: Ending) -> Score:
+        """Compare the answer with the reference."""
+        return score_answer(self._settings.evaluation_metric, ending.answer, self._task.answer)
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _seen(results: list[str]) -> Observation:
+    return Observation(results=tuple(results))

@@ -1,0 +1,55 @@
+"""Model: what agents and the engine know of a model server, and how it refuses.
+
+Messages and tools cross this seam as encoded JSON: a screen is encoded once (`Message`), however often it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from deskroll.errors import FailureClass, ModelError
+from deskroll.types import Completion, Record
+
+
+class Model(Protocol):
+    """Messages in, completion out."""
+
+    async def complete(self, messages: Sequence[bytes], tools: bytes | None = None) -> Completion:
+        """Answer a conversation.
+
+        `messages` are encoded JSON objects (`Message.sent` or `Message.lean`), `tools` is the encoded JSON list of what
+        may be called. Raises `ModelError` when no answer could be had, `ModelRefused` when asking again is useless.
+        """
+
+
+class EndpointLoad(Record, frozen=True):
+    """What goes on at one endpoint at a moment: what status, routing and the watchdog read."""
+
+    url: str
+    """Without credentials and query."""
+    in_flight: int = 0
+    """Requests that are open."""
+    oldest_s: float = 0.0
+    """How long the oldest open request has been waiting; 0 where none is open."""
+    since_answer_s: float | None = None
+    """Seconds since the last complete answer; None where there was none yet."""
+    calls: int = 0
+    """Requests so far, each attempt counted."""
+    failures: int = 0
+    """Those that brought no usable answer."""
+    last_error: str = ""
+
+
+class ModelRefused(ModelError):
+    """The server refused a request in a way that asking again does not mend; `status` is its HTTP status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ContextTooLong(ModelRefused):
+    """The conversation is longer than the model takes: the agent let it grow, so the agent is at fault."""
+
+    failure = FailureClass.AGENT

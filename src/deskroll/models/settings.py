@@ -1,0 +1,154 @@
+"""ModelSettings: which model is asked, where, how, and with how much patience.
+
+Guarantees: the key is in no repr, no dump and no message. What is left out here comes from the environment, and a
+`.env` file in the working directory adds to that without overriding anything.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field, JsonValue, SecretStr, field_validator
+from yarl import URL
+
+from deskroll.config import Settings
+from deskroll.errors import ConfigError, InputError
+from deskroll.models.prices import Price
+
+PUBLIC_URL = "https://api.openai.com/v1"
+URL_VARIABLE = "OPENAI_BASE_URL"
+KEY_VARIABLE = "OPENAI_API_KEY"
+_OURS = ("model", "messages", "tools", "stream", "n")
+"""Fields of a request that are not for `extra`: the client itself decides on them."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a model is served, and the key to it."""
+
+    url: URL
+    """The base, to which `chat/completions` is added."""
+    key: SecretStr | None
+
+    @property
+    def shown(self) -> str:
+        """The address as it may be shown: without query."""
+        return str(self.url.with_query(None)).rstrip("/")
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is on this machine or in a private network, where no list price holds."""
+        host = self.url.host or ""
+        try:
+            return is_loopback(host) or ipaddress.ip_address(host).is_private
+        except ValueError:
+            return False
+
+    def path(self, path: str) -> URL:
+        """The address of one of its resources, the query kept."""
+        return self.url.joinpath(path).with_query(self.url.query)
+
+
+class ModelSettings(Settings):
+    """Which model, where, and how it is asked. Times are in seconds."""
+
+    name: str = Field(default="gpt-4.1-2025-04-14", min_length=1)
+    """The model, as its server calls it."""
+    base_url: str = ""
+    """Where it is served, e.g. http://127.0.0.1:8000/v1; empty: $OPENAI_BASE_URL, else OpenAI's public API."""
+    api_key: SecretStr | None = None
+    """The key; None: $OPENAI_API_KEY, and where that is not set either, none is sent."""
+    temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Sampling temperature; None: not sent, the server's default."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Probability mass that is sampled from; None: not sent."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """The most tokens of one completion; None: not sent."""
+    seed: int | None = None
+    """Seed for sampling, where the server takes one; None: not sent."""
+    extra: dict[str, JsonValue] = Field(default_factory=dict)
+    """Further fields of the request, sent as they are; where a field above sets the same, this one counts."""
+    logprobs: bool = False
+    """Whether to ask for the log-probability of each token of the completion."""
+    return_token_ids: bool = False
+    """Whether to ask for token ids (vLLM's field)."""
+    timeout: float = Field(default=300, gt=0, allow_inf_nan=False)
+    """The longest that one request may take, in seconds."""
+    connect_timeout: float = Field(default=10, gt=0, allow_inf_nan=False)
+    """The longest that connecting may take, in seconds."""
+    retries: int = Field(default=4, ge=0, le=1000)
+    """How often a request that failed is made again."""
+    backoff: float = Field(default=0.5, ge=0, allow_inf_nan=False)
+    """The longest pause before the first retry, in seconds; doubled with each further one."""
+    backoff_max: float = Field(default=30, ge=0, allow_inf_nan=False)
+    """The longest pause before any retry, in seconds, also where the server asks for a longer one."""
+    max_in_flight: int | None = Field(default=None, ge=1)
+    """The most requests that are open at a time; None: no limit."""
+    max_answer_mb: float = Field(default=64, gt=0, allow_inf_nan=False)
+    """The longest answer that is read, in megabytes (10^6 bytes)."""
+    price: Price | None = None
+    """What tokens cost, in USD per million; None: as the table says, and not known for servers of your own."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _check_url(cls, value: str) -> str:
+        if value:
+            _url(value, "base_url")
+        return value
+
+    @field_validator("extra")
+    @classmethod
+    def _check_extra(cls, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        if ours := [name for name in _OURS if name in value]:
+            raise ValueError(f"{', '.join(ours)} cannot be set here: deskroll itself decides on it")
+        return value
+
+    def resolved(self, env: Mapping[str, str]) -> Endpoint:
+        """Where to ask and with which key, given an environment."""
+        given = self.base_url or env.get(URL_VARIABLE, "").strip()
+        origin = "base_url" if self.base_url else f"${URL_VARIABLE}"
+        key = env.get(KEY_VARIABLE, "") if self.api_key is None else self.api_key.get_secret_value()
+        key = key.strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigError(f"the API key (api_key, or ${KEY_VARIABLE}) holds characters that no key has")
+        return Endpoint(_url(given or PUBLIC_URL, origin), SecretStr(key) if key else None)
+
+
+def _url(text: str, origin: str) -> URL:
+    # A ConfigError, and without the text: a mistaken address may well hold a password.
+    try:
+        url = URL(text.strip())
+        host = url.host
+    except ValueError:
+        raise ConfigError(f"{origin} is no address; write it like http://127.0.0.1:8000/v1") from None
+    if url.user is not None or url.password is not None:
+        raise ConfigError(f"{origin} holds a user name or a password; give the key as ${KEY_VARIABLE} instead")
+    if url.scheme not in ("http", "https") or not host:
+        raise ConfigError(f"{origin} is no HTTP address; write it like http://127.0.0.1:8000/v1")
+    return url.with_fragment(None)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def load_env(folder: Path) -> bool:
+    """Add what a file `.env` in that folder sets to the environment, where it is not set yet; say if there was one."""
+    from dotenv import load_dotenv  # noqa: PLC0415  (the command line alone needs it)
+
+    path = folder / ".env"
+    try:
+        return path.is_file() and load_dotenv(path, override=False)
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: it is no UTF-8; save the file as UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{path}: it cannot be read: {error.strerror}") from None

@@ -1,0 +1,103 @@
+"""One self-contained page of a run: no network, no other files, safe whatever tasks, models and desktops said.
+
+Three fences: Jinja escapes all text (autoescape); data for scripts lies in JSON blocks in which `<`, `>` and `&` are
+escapes, and reaches the document through `textContent` alone; a Content-Security-Policy forbids every request, and
+every script and style but our own, which it names by their hashes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import time
+from importlib import resources
+from pathlib import Path
+
+import jinja2
+import msgspec
+from markupsafe import Markup
+
+from deskroll import __version__
+from deskroll.errors import InputError
+from deskroll.report import page, words
+from deskroll.report.charts import charts
+from deskroll.report.results import Results
+from deskroll.report.screens import Screens, Thumbnails
+from deskroll.report.summary import Summary
+
+ALL_SCREENS_UP_TO = 50
+"""With more episodes than this, only the last screen of each is shown unless more are asked for."""
+
+
+def write_html(results: Results, summary: Summary, path: Path, screens: Screens | None = None) -> None:
+    """Write the page; `screens` says which ones it shows (none given: it depends on the number of episodes)."""
+    text = render(results, summary, screens)
+    try:
+        path.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise InputError(f"cannot write the page {path}: {error.strerror or error}; give another file") from error
+
+
+def render(results: Results, summary: Summary, screens: Screens | None = None) -> str:
+    """The page as text."""
+    if screens is None:
+        screens = Screens.ALL if len(results.outcomes) <= ALL_SCREENS_UP_TO else Screens.LAST
+    thumbnails = Thumbnails()
+    episodes = page.chosen(results)
+    views = [_json(page.view(results, episode, screens, thumbnails)) for episode in episodes]
+    style, library, script = _static("report.css"), _static("chart.umd.js"), _static("report.js")
+    return _environment().get_template("report.html.j2").render(
+        results=results,
+        summary=summary,
+        facts=page.facts(results),
+        config=page.config(results),
+        rows=[page.row(number, episode, results) for number, episode in enumerate(episodes)],
+        views=views,
+        charts=_json(charts(summary, results.outcomes, results.changes)),
+        screens=screens.value,
+        screens_left_out=thumbnails.left_out,
+        policy=_policy(style, [library, script]),
+        style=Markup(style),  # noqa: S704  (our own file)
+        library=Markup(library),  # noqa: S704  (our own file)
+        script=Markup(script),  # noqa: S704  (our own file)
+        version=__version__,
+        now=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        words=words,
+    )  # fmt: skip
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("deskroll.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _static(name: str) -> str:
+    """A script or style as it stands between its tags; without the hint at a map that nobody has."""
+    text = resources.files("deskroll.report").joinpath("static", name).read_text(encoding="utf-8")
+    return re.sub(r"\n//# sourceMappingURL=\S*\s*$", "\n", text.replace("\r\n", "\n"))
+
+
+def _policy(style: str, scripts: list[str]) -> str:
+    allowed = " ".join(map(_hash, scripts))
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
+
+
+def _json(record: msgspec.Struct) -> Markup:
+    """The record for a JSON block: nothing in it can end the block or begin another."""
+    text = msgspec.json.encode(record).decode()
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return Markup(text)  # noqa: S704  (what could be read as HTML was just replaced)

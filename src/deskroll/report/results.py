@@ -1,0 +1,119 @@
+"""`Results`: everything that a report needs of a stored run, read once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from deskroll.errors import InputError, StoreError
+from deskroll.report.stats import Plan, summarise
+from deskroll.report.summary import Summary
+from deskroll.store import journal, paths
+from deskroll.store.find import find_run
+from deskroll.store.info import RunInfo
+from deskroll.store.journal import CloseReason, DesktopChanged, Failed, Sealed
+from deskroll.store.reader import Run
+from deskroll.types import Episode, EpisodeKey
+
+
+class _Question(msgspec.Struct, frozen=True):
+    """Of a line of results.jsonl what the journal does not hold."""
+
+    task_id: str
+    question: str = ""
+
+
+@dataclass(frozen=True)
+class Results:
+    """A run's outcomes and what surrounds them, as of one moment."""
+
+    run: Run
+    name: str
+    state: str
+    """Finished, running, stopped or broken off, with how many of how many."""
+    planned: int
+    plan: list[Plan]
+    outcomes: list[Episode]
+    retried: list[Episode]
+    """Attempts that failed and were tried again, by a retry or by a resume."""
+    changes: list[DesktopChanged]
+    questions: dict[str, str] = field(default_factory=dict)
+    """What each task says, as far as it is known."""
+
+    @classmethod
+    def read(cls, path: str | Path) -> Results:
+        """Read the run that `path` means: its folder, its run.json, or a folder that holds one run."""
+        try:
+            root = find_run(path)
+        except StoreError as error:
+            raise InputError(str(error)) from error
+        run = Run.open(root)
+        outcomes = run.outcomes()
+        planned = sum(each.samples for each in run.index.planned)
+        return cls(
+            run=run,
+            name=run.info.run_id or root.rpartition("/")[2],
+            state=f"{_state(run)}: {len(outcomes):,} of {planned:,} episodes",
+            planned=planned,
+            plan=_plan(run),
+            outcomes=outcomes,
+            retried=_retried(run, outcomes),
+            changes=run.desktop_changes(),
+            questions=_questions(run),
+        )
+
+    @property
+    def info(self) -> RunInfo:
+        """What the run was made with."""
+        return self.run.info
+
+    def question(self, key: EpisodeKey) -> str:
+        """What the task of an episode says; empty where it is not known."""
+        return self.questions.get(key.task, "")
+
+    def summary(self) -> Summary:
+        """What the run came to."""
+        return summarise(self.planned, self.outcomes, plan=self.plan, retried=self.retried)
+
+
+def _plan(run: Run) -> list[Plan]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for each in run.index.planned:
+        counts[each.phase, each.domain] += each.samples
+    return [Plan(phase=phase, domain=domain, episodes=number) for (phase, domain), number in counts.items()]
+
+
+def _retried(run: Run, outcomes: list[Episode]) -> list[Episode]:
+    """Failed attempts, and outcomes that a resume took back."""
+    counting = {(episode.key, episode.attempt) for episode in outcomes}
+    sealed = (record.episode for record in run.records(Sealed))
+    superseded = [episode for episode in sealed if (episode.key, episode.attempt) not in counting]
+    return [record.episode for record in run.records(Failed)] + superseded
+
+
+def _state(run: Run) -> str:
+    if not run.index.unfinished():
+        return "finished"
+    if run.holder() is not None:
+        return "running"
+    closed = run.index.closed
+    if closed is None:
+        return "broken off" if run.storage.local else "not closed"
+    return "failed" if closed.why is CloseReason.FAILED else "stopped"
+
+
+def _questions(run: Run) -> dict[str, str]:
+    if not run.storage.exists(paths.RESULTS):
+        return {}
+    decoder = msgspec.json.Decoder(_Question)
+    questions = {}
+    for line in journal.lines(run.storage.read(paths.RESULTS)):
+        try:
+            found = decoder.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue  # the file is for people, who may have edited it; the journal is the truth
+        questions[found.task_id] = found.question
+    return questions

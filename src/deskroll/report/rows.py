@@ -1,0 +1,96 @@
+"""Reports as files for other programs: one row an episode, and the tasks that differ between two runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from deskroll.errors import InputError
+from deskroll.report.compare import Comparison, Side
+from deskroll.report.outcome import outcome_of, score_of, succeeded
+from deskroll.report.results import Results
+from deskroll.store.paths import attempt_folder
+from deskroll.types import Episode, Phase
+
+EPISODE_COLUMNS = (
+    "phase", "round", "task_id", "sample", "attempt", "domain", "outcome", "success", "score", "reason", "stop",
+    "failure_class", "failure_kind", "error", "steps", "actions", "seconds", "prompt_tokens", "completion_tokens",
+    "model_calls", "cost_usd", "model", "desktop", "started_at", "ended_at", "question", "answer", "folder",
+    *(f"{phase.value}_s" for phase in Phase),
+)  # fmt: skip
+CHANGE_COLUMNS = ("task_id", "domain", "change", "score_a", "score_b", "samples_a", "samples_b", "scored_a", "scored_b",
+                  "unscored_by_a", "unscored_by_b", "answer_a", "answer_b")  # fmt: skip
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+Cell = str | int | float | None
+
+
+def episodes_csv(results: Results) -> str:
+    """One row an episode, in order; an empty cell where there is nothing (an unscored episode's score)."""
+    ordered = sorted(results.outcomes, key=lambda episode: episode.key)
+    return _csv(EPISODE_COLUMNS, (_episode(episode, results) for episode in ordered))
+
+
+def _episode(episode: Episode, results: Results) -> Sequence[Cell]:
+    key, usage, failure, score = episode.key, episode.usage, episode.failure, score_of(episode)
+    return (
+        key.phase, key.round, key.task, key.sample, episode.attempt, episode.domain, outcome_of(episode).value,
+        None if score is None else int(succeeded(episode)), score, episode.score.reason, episode.stop.value,
+        failure.failure_class.value if failure else None, failure.kind if failure else None,
+        failure.message if failure else None, episode.steps, episode.actions,
+        round(max(0.0, episode.ended_at - episode.started_at), 3), usage.prompt_tokens, usage.completion_tokens,
+        usage.calls, usage.cost_usd, episode.model, episode.desktop, episode.started_at, episode.ended_at,
+        results.question(key), episode.answer, attempt_folder(key, episode.attempt),
+        *(round(episode.seconds.get(phase.value, 0.0), 3) for phase in Phase),
+    )  # fmt: skip
+
+
+def changes_file(comparison: Comparison, path: Path) -> str:
+    """The differing tasks of a comparison, as the suffix of the file says: .csv or .json."""
+    if path.suffix.lower() == ".csv":
+        return _csv(CHANGE_COLUMNS, (_change(comparison, place) for place in range(len(comparison.changes))))
+    if path.suffix.lower() == ".json":
+        return msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode() + "\n"
+    raise InputError(f"{path}: the suffix says what is written: use .json or .csv")
+
+
+def _change(comparison: Comparison, place: int) -> Sequence[Cell]:
+    change = comparison.changes[place]
+    both: list[tuple[Cell, ...]] = [_side(change.a), _side(change.b)]
+    return (
+        change.task,
+        change.domain,
+        change.change.value,
+        *(cell for pair in zip(*both, strict=True) for cell in pair),
+    )
+
+
+def _side(side: Side | None) -> tuple[Cell, ...]:
+    if side is None:
+        return (None,) * 5
+    return (side.score, side.samples, side.scored, " ".join(side.unscored_by), side.answer)
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(cell) for cell in row])
+    return out.getvalue()
+
+
+def _cell(cell: Cell) -> Cell:
+    """Text that a spreadsheet would run as a formula is marked as text: models wrote it."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that somebody named."""
+    try:
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; give another file") from error

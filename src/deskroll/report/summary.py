@@ -1,0 +1,145 @@
+"""What a run came to, as records: the content of `summary.json`, and what every view of a report shows.
+
+Every field is always written, zeros too: a program that reads `summary.json` need not know any defaults.
+A number that cannot be known (a rate of nothing) is `null`, never 0.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from deskroll.types import Record
+
+
+class Method(enum.StrEnum):
+    """How an interval was made."""
+
+    WILSON = "wilson"
+    """Wilson's score interval: one sample a task."""
+    WILSON_BY_TASK = "wilson_by_task"
+    """Wilson's interval for the effective number of episodes: the samples of a task belong together."""
+    STUDENT_T = "student_t"
+    """Student's t over tasks."""
+    NONE = "none"
+    """There are too few episodes for one."""
+
+
+class Estimate(Record, frozen=True):
+    """A rate or a mean with its 95% interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    method: Method
+
+
+class Tally(Record, frozen=True):
+    """The outcomes of a run, or of one domain or phase of it."""
+
+    name: str
+    planned: int | None
+    """Episodes that are to be run; null where a part's share of the plan is not known."""
+    attempted: int
+    """Planned episodes that have an outcome, scored or not."""
+    scored: int
+    unscored: int
+    unscored_by: dict[str, int]
+    """Whose fault it was that there is no score; `cancelled` and `no_score` where nothing failed."""
+    successes: int
+    """Episodes with a score of 1."""
+    over_attempted: Estimate
+    """Successes over attempted: what was not scored counts as no success."""
+    over_scored: Estimate
+    """Successes over scored: what was not scored is left out."""
+    mean_score: Estimate
+    """The mean over scored episodes, parts of a point included."""
+
+
+class PassAtK(Record, frozen=True):
+    """Several tries at a task, as the unbiased estimate from all its scored samples."""
+
+    k: int
+    any_of_k: float
+    """pass@k: at least one of k samples succeeds."""
+    all_of_k: float
+    """pass^k: all of k samples succeed."""
+    tasks: int
+    """Tasks with k scored samples or more; the others are left out."""
+    left_out: int
+
+
+class Spread(Record, frozen=True):
+    """How much, over all attempts."""
+
+    total: float
+    mean: float
+    p50: float
+    p95: float
+
+
+class PhaseTime(Record, frozen=True):
+    """The seconds that attempts spent in one phase."""
+
+    phase: str
+    seconds: Spread
+    share: float
+    """Of the time of all phases."""
+
+
+class FailureCount(Record, frozen=True):
+    """What failed by the fault of one party."""
+
+    failure_class: str
+    final: int
+    """Outcomes that carry this failure."""
+    scored: int
+    """Those of them that have a score."""
+    retried: int
+    """Attempts that failed so and were tried again."""
+    kinds: dict[str, int]
+    """The same by name of the error, final and retried."""
+
+
+class Consumption(Record, frozen=True):
+    """What all attempts used up, those included that were tried again."""
+
+    attempts: int
+    prompt_tokens: int
+    completion_tokens: int
+    model_calls: int
+    cost_usd: float
+    """The part that is known."""
+    cost_unknown: int
+    """Attempts that called a model whose price is not known."""
+    steps: Spread
+    seconds: Spread
+    """From start to end of an attempt."""
+    phases: tuple[PhaseTime, ...]
+    desktops: int
+    """Different desktops that were used."""
+
+
+class Summary(Record, frozen=True):
+    """Everything that a run came to."""
+
+    finished: bool
+    """Whether every planned episode has an outcome."""
+    overall: Tally
+    domains: tuple[Tally, ...]
+    phases: tuple[Tally, ...]
+    """The phases of the run (baseline, evaluation ...); empty where there is one only."""
+    tasks: int
+    samples: int
+    """The most samples that any task has in one round."""
+    pass_at_k: tuple[PassAtK, ...]
+    """Empty where every task has a single sample."""
+    stops: dict[str, int]
+    failures: tuple[FailureCount, ...]
+    retried: int
+    """Attempts that failed and were tried again."""
+    consumption: Consumption
+    wall_s: float
+    """Time during which at least one attempt was under way: the pause before a resume does not count."""
+    episodes_per_minute: float | None
+    notes: tuple[str, ...]
+    """What a reader has to know to read the numbers right, in sentences."""

@@ -1,0 +1,74 @@
+"""Numbers as people read them: the same in the terminal and on the page."""
+
+from __future__ import annotations
+
+from deskroll.report.summary import Estimate
+
+NOTHING = "–"
+"""Stands where there is no number."""
+
+
+def percent(share: float | None) -> str:
+    """A share as `62.5%`; without the fraction where there is none."""
+    if share is None:
+        return NOTHING
+    text = f"{share * 100:.1f}"
+    return f"{text.removesuffix('.0')}%"
+
+
+def interval(estimate: Estimate) -> str:
+    """The 95% interval of a rate, `49–77%`."""
+    if estimate.low is None or estimate.high is None:
+        return NOTHING
+    return f"{estimate.low * 100:.0f}–{estimate.high * 100:.0f}%"
+
+
+def rate(estimate: Estimate) -> str:
+    """A rate with its interval, `62.5% (49–77%)`."""
+    return f"{percent(estimate.value)} ({interval(estimate)})" if estimate.low is not None else percent(estimate.value)
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number with so many digits after the point."""
+    return NOTHING if value is None else f"{value:,.{digits}f}"
+
+
+def score(estimate: Estimate) -> str:
+    """A mean score with its interval, `0.64 (0.51–0.76)`."""
+    if estimate.low is None or estimate.high is None:
+        return number(estimate.value)
+    return f"{number(estimate.value)} ({number(estimate.low)}–{number(estimate.high)})"
+
+
+def duration(seconds: float) -> str:
+    """A time: 12 ms, 3.4 s, 5 min 10 s, 2 h 5 min."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def money(usd: float, unknown: int) -> str:
+    """A cost, with how much of it is not known."""
+    known = f"{usd:,.2f} USD" if usd >= 0.01 or not usd else f"{usd:.4f} USD"
+    if not unknown:
+        return known
+    of = f"{unknown:,} attempt{'' if unknown == 1 else 's'}"
+    return f"{known}, and {of} of unknown cost" if usd else f"unknown for {of}"
+
+
+def tokens(count: int) -> str:
+    """A number of tokens: 950, 12.3k, 4.5M."""
+    if count < 1000:
+        return str(count)
+    return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1e6:.1f}M"
+
+
+def listed(counts: dict[str, int]) -> str:
+    """`desktop 3, model 1`."""
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())

@@ -1,0 +1,41 @@
+"""Backend: whoever runs attempts. The engine decides what runs and when; a backend only carries it out.
+
+Used with `async with`. What every one guarantees: each `run` ends, with the attempt's `Episode`, with `WorkerLost` when
+its process died, or with a `StoreError`; after the block nothing that it started is left.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from deskroll.errors import DeskrollError
+from deskroll.rollout.orders import Order, Vitals
+from deskroll.types import Episode, EpisodeKey, Record
+
+
+class WorkerVitals(Record, frozen=True):
+    """One worker, as status and watchdog see it."""
+
+    name: str
+    pid: int
+    vitals: Vitals
+    rss_mb: float = 0.0
+    silent_s: float = 0.0
+    """How long nothing was heard of it."""
+    isolated: bool = False
+
+
+class Backend(Protocol):
+    """Runs attempts."""
+
+    async def run(self, order: Order) -> Episode:
+        """Run one attempt to its end."""
+
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
+        """End an attempt now: as a failure of the error's class, or because it is not wanted any more."""
+
+    def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
+        """Write down where an attempt stands: its stack and its screen, in its folder."""
+
+    def workers(self) -> list[WorkerVitals]:
+        """What every worker does."""

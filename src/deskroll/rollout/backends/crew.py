@@ -1,0 +1,68 @@
+"""Crew: the attempts that run in this process, each in a task of its own. Both backends are built on it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import time
+
+from deskroll.errors import DeskrollError, plain
+from deskroll.rollout.episode import run_episode
+from deskroll.rollout.kit import Kit
+from deskroll.rollout.live import Live
+from deskroll.rollout.orders import Order, Vitals
+from deskroll.types import Episode, EpisodeKey
+
+_MOST_TOLD = 1000
+"""Attempts of which a worker tells what they do: those that have been at it for longest."""
+_LOOK_S = 10.0
+_log = logging.getLogger(__name__)
+
+
+class Crew:
+    """Runs attempts with one kit."""
+
+    def __init__(self, kit: Kit) -> None:
+        self._kit = kit
+        self._lives: dict[tuple[EpisodeKey, int], Live] = {}
+
+    async def run(self, order: Order) -> Episode:
+        """Run one attempt to its end, in the task that calls this."""
+        live = Live(order)
+        live.task = asyncio.current_task()
+        self._lives[order.key, order.attempt] = live
+        try:
+            return await run_episode(live, self._kit)
+        finally:
+            del self._lives[order.key, order.attempt]
+
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
+        """End an attempt, if it still runs."""
+        if (live := self._lives.get((key, attempt))) is not None:
+            live.stop(error)
+
+    async def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
+        """Write an attempt's stack, and its screen if it has one that answers, to its folder."""
+        live = self._lives.get((key, attempt))
+        if live is None or live.note is None or live.task is None:
+            return
+        text, name = io.StringIO(), f"stalled-{live.phase}-{int(time.time())}"
+        text.write(f"{why}\nphase {live.phase}, desktop {live.desktop or 'none'}, turn {live.turn}\n\n")
+        live.task.print_stack(file=text)
+        try:
+            live.note(f"{name}.txt", text.getvalue().encode())
+            if live.look is not None:
+                live.note(f"{name}.png", await asyncio.wait_for(live.look(), _LOOK_S))
+        except (DeskrollError, TimeoutError) as error:
+            _log.warning("%s: not all of its state could be written down: %s", live.order.name, plain(str(error)))
+
+    def vitals(self) -> Vitals:
+        """What all of them do."""
+        activities = sorted((live.activity() for live in self._lives.values()), key=lambda each: each.since)
+        return Vitals(
+            activities=tuple(activities[:_MOST_TOLD]),
+            running=len(self._lives),
+            endpoints=self._kit.endpoints(),
+            at=time.time(),
+        )

@@ -1,0 +1,190 @@
+"""Hand: one worker process as the coordinator holds it: what it was ordered, what it says, when it was last heard."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from deskroll.errors import ConfigError, DeskrollError, StoreError, WorkerLost
+from deskroll.rollout.backends.base import WorkerVitals
+from deskroll.rollout.backends.nursery import Nursery
+from deskroll.rollout.backends.wire import (
+    Beat,
+    Broken,
+    Channel,
+    Dump,
+    Ended,
+    Finish,
+    Ready,
+    Run,
+    Setup,
+    Stop,
+    Unwritten,
+)
+from deskroll.rollout.orders import Order, Vitals
+from deskroll.types import Episode, EpisodeKey, Event, Failure
+
+_END_S = 5.0
+"""How long a worker may take to end by itself."""
+_PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+class Hand:
+    """Made by `Hand.hire`; `run` orders an attempt; gone once `gone` is set."""
+
+    def __init__(self, pid: int, channel: Channel, end: asyncio.Future[int], *, isolated: bool) -> None:
+        self.pid = pid
+        self.isolated = isolated
+        self.gone = ""
+        """Why it is no more; empty while it lives."""
+        self.heard_at = time.monotonic()
+        self.killed_for = ""
+        self.lost = 0
+        """How many attempts were lost with it."""
+        self.broken: DeskrollError | None = None
+        """Why no worker can ever do this work."""
+        self._channel = channel
+        self._end = end
+        self._pending: dict[tuple[EpisodeKey, int], asyncio.Future[Episode]] = {}
+        self._vitals = Vitals()
+
+    @classmethod
+    async def hire(cls, nursery: Nursery, setup: Setup, *, isolated: bool = False) -> Hand:
+        """Start a worker."""
+        pid, sock, end = await nursery.worker()
+        hand = cls(pid, await Channel.over(sock), end, isolated=isolated)
+        hand._channel.send(setup)
+        return hand
+
+    @property
+    def load(self) -> int:
+        """How many attempts it was ordered and has not ended."""
+        return len(self._pending)
+
+    async def run(self, order: Order) -> Episode:
+        """Have one attempt run to its end."""
+        if self.gone:
+            raise WorkerLost(self.gone)
+        name = (order.key, order.attempt)
+        future: asyncio.Future[Episode] = asyncio.get_running_loop().create_future()
+        self._pending[name] = future
+        self._channel.send(Run(order=order))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.stop(order.key, order.attempt, None)
+            raise
+        finally:
+            self._pending.pop(name, None)
+
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
+        """End an attempt now."""
+        self._channel.send(Stop(key=key, attempt=attempt, failure=Failure.of(error) if error else None))
+
+    def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
+        """Write down where an attempt stands."""
+        self._channel.send(Dump(key=key, attempt=attempt, why=why))
+
+    def has(self, key: EpisodeKey, attempt: int) -> bool:
+        """Whether that attempt is one of its own."""
+        return (key, attempt) in self._pending
+
+    async def listen(self, emit: Callable[[Event], None], last_words: Callable[[], str]) -> None:
+        """Hear what it says until it is gone; then whatever it had not ended is lost."""
+        try:
+            async for message in self._channel.upward():
+                self.heard_at = time.monotonic()
+                match message:
+                    case Ended(episode=episode):
+                        self._resolve(episode.key, episode.attempt, episode)
+                    case Unwritten(key=key, attempt=attempt, message=text):
+                        self._resolve(key, attempt, StoreError(text))
+                    case Beat(vitals=vitals, events=events):
+                        self._vitals = vitals
+                        for event in events:
+                            emit(event)
+                    case Broken(message=text):
+                        self.broken = ConfigError(text)
+                        self._lose(self.broken)
+                    case Ready():
+                        pass
+            why = await self._why_it_ended(last_words)
+            self._lose(WorkerLost(why))
+        finally:
+            self._lose(WorkerLost(f"worker {self.pid} was let go"))
+            await self._channel.close()
+
+    def vitals(self) -> WorkerVitals:
+        """What it does."""
+        return WorkerVitals(
+            name=f"worker {self.pid}",
+            pid=self.pid,
+            vitals=self._vitals,
+            rss_mb=self.rss_mb(),
+            silent_s=time.monotonic() - self.heard_at,
+            isolated=self.isolated,
+        )
+
+    def rss_mb(self) -> float:
+        """The memory that it has for itself."""
+        try:
+            _, resident, shared, *_ = map(int, Path(f"/proc/{self.pid}/statm").read_text().split())
+        except (OSError, ValueError):
+            return 0.0
+        return (resident - shared) * _PAGE_MB
+
+    def ask_stack(self) -> None:
+        """Have it print where it stands, even when it hangs."""
+        self._signal(signal.SIGUSR1)
+
+    def kill(self, why: str) -> None:
+        """End it by force; what it ran is lost."""
+        self.killed_for = self.killed_for or why
+        self._signal(signal.SIGKILL)
+
+    async def dismiss(self) -> None:
+        """Let it end; by force, where it does not."""
+        self._channel.send(Finish())
+        try:
+            await asyncio.wait_for(asyncio.shield(self._end), _END_S)
+        except TimeoutError:
+            self.kill("it did not end")
+
+    def _signal(self, number: signal.Signals) -> None:
+        if not self._end.done():  # it is not buried before the template tells, so the pid is its own
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                pass
+
+    def _resolve(self, key: EpisodeKey, attempt: int, result: Episode | DeskrollError) -> None:
+        future = self._pending.get((key, attempt))
+        if future is None or future.done():
+            return
+        if isinstance(result, Episode):
+            future.set_result(result)
+        else:
+            future.set_exception(result)
+
+    def _lose(self, error: DeskrollError) -> None:
+        if not self.gone:
+            self.gone = str(error)
+        for future in self._pending.values():
+            if not future.done():
+                self.lost += 1
+                future.set_exception(error)
+
+    async def _why_it_ended(self, last_words: Callable[[], str]) -> str:
+        try:
+            code = await asyncio.wait_for(asyncio.shield(self._end), _END_S)
+        except TimeoutError:
+            return f"worker {self.pid} closed its socket and did not end"
+        if self.killed_for:
+            return f"worker {self.pid} was killed: {self.killed_for}"
+        if code < 0:
+            return f"worker {self.pid} was killed by {signal.Signals(-code).name}; it last printed: {last_words()}"
+        return f"worker {self.pid} ended with code {code}; it last printed: {last_words()}"

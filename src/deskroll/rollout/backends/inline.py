@@ -1,0 +1,65 @@
+"""Inline: episodes run in the coordinator's own process, as tasks of its loop. For debugging, and for small runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+
+from deskroll.errors import DeskrollError
+from deskroll.rollout.backends.base import WorkerVitals
+from deskroll.rollout.backends.crew import Crew
+from deskroll.rollout.kit import Kit, Leases
+from deskroll.rollout.orders import Order, RunSpec
+from deskroll.types import Episode, EpisodeKey, EventSink
+
+
+class InlineBackend:
+    """Runs attempts right here. A crash of one is a crash of all: use processes for anything that matters."""
+
+    def __init__(
+        self, spec: RunSpec, *, api_key: str = "", leases: Leases | None = None, sink: EventSink | None = None
+    ) -> None:
+        self._spec = spec
+        self._api_key = api_key
+        self._leases = leases
+        self._sink = sink
+        self._stack = AsyncExitStack()
+        self._crew: Crew | None = None
+        self._dumps: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> InlineBackend:
+        kit = Kit.open(self._spec, api_key=self._api_key, leases=self._leases, sink=self._sink)
+        self._crew = Crew(await self._stack.enter_async_context(kit))
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for task in self._dumps:
+            task.cancel()
+        await asyncio.gather(*self._dumps, return_exceptions=True)
+        await self._stack.aclose()
+
+    async def run(self, order: Order) -> Episode:
+        """Run one attempt to its end."""
+        return await asyncio.create_task(self._require().run(order))
+
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
+        """End an attempt now."""
+        self._require().stop(key, attempt, error)
+
+    def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
+        """Write an attempt's stack to its folder."""
+        task = asyncio.create_task(self._require().dump(key, attempt, why))
+        self._dumps.add(task)
+        task.add_done_callback(self._dumps.discard)
+
+    def workers(self) -> list[WorkerVitals]:
+        """This process."""
+        if self._crew is None:
+            return []
+        return [WorkerVitals(name="inline", pid=os.getpid(), vitals=self._crew.vitals())]
+
+    def _require(self) -> Crew:
+        if self._crew is None:
+            raise RuntimeError("the backend is not open: use it with `async with`")
+        return self._crew

@@ -1,0 +1,173 @@
+"""Processes: episodes run in worker processes, one a core by default, many episodes each.
+
+Guarantees: a worker that dies, hangs or eats memory is noticed, logged and replaced; what it ran ends as `WorkerLost`,
+and no other worker is touched. An attempt that is ordered `isolated` has a worker of its own. After the block no worker
+is left; a worker whose coordinator dies ends at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Coroutine
+
+from deskroll.errors import DeskrollError, WorkerLost
+from deskroll.rollout.backends.base import WorkerVitals
+from deskroll.rollout.backends.hand import Hand
+from deskroll.rollout.backends.nursery import Nursery
+from deskroll.rollout.backends.wire import Setup
+from deskroll.rollout.orders import Order, RunSpec
+from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarded
+
+_log = logging.getLogger(__name__)
+_LOOK_S = 1.0
+_STACK_S = 1.0
+"""How long a hanging worker has to print its stack."""
+
+
+class ProcessConfig(Record, frozen=True):
+    """How workers are kept."""
+
+    workers: int | None = None
+    """How many; None: one a core."""
+    memory_mb: float = 4096.0
+    """A worker that has more memory than this for itself is replaced."""
+    hang_after: float = 30.0
+    """A worker of which nothing was heard for so long, in seconds, is replaced."""
+    isolated: int = 8
+    """The most attempts that have a worker of their own at a time."""
+
+
+class ProcessBackend:
+    """Use with `async with`."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        config: ProcessConfig | None = None,
+        *,
+        api_key: str = "",
+        keep: tuple[int, ...] = (),
+        sink: EventSink | None = None,
+    ) -> None:
+        self._setup = Setup(spec=spec, api_key=api_key)
+        self._config = config or ProcessConfig()
+        self._sink = guarded(sink)
+        self._nursery = Nursery(keep)
+        self._hands: list[Hand] = []
+        self._changed = asyncio.Condition()
+        self._isolation = asyncio.Semaphore(self._config.isolated)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._broken: DeskrollError | None = None
+        self._closing = False
+
+    async def __aenter__(self) -> ProcessBackend:
+        await self._nursery.__aenter__()
+        try:
+            for _ in range(self._config.workers or os.cpu_count() or 1):
+                await self._hire()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        self._spawn(self._look_after())
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._closing = True
+        try:
+            await asyncio.gather(*(hand.dismiss() for hand in self._hands))
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._nursery.__aexit__()
+
+    async def run(self, order: Order) -> Episode:
+        """Run one attempt: on the worker that has the least to do, or on one of its own."""
+        if order.isolated:
+            async with self._isolation:
+                hand = await self._hire(isolated=True)
+                try:
+                    return await hand.run(order)
+                finally:
+                    await asyncio.shield(hand.dismiss())
+        return await (await self._idlest()).run(order)
+
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
+        """End an attempt now."""
+        if (hand := self._of(key, attempt)) is not None:
+            hand.stop(key, attempt, error)
+
+    def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
+        """Write down where an attempt stands."""
+        if (hand := self._of(key, attempt)) is not None:
+            hand.dump(key, attempt, why)
+
+    def workers(self) -> list[WorkerVitals]:
+        """What every worker does."""
+        return [hand.vitals() for hand in self._hands]
+
+    def _of(self, key: EpisodeKey, attempt: int) -> Hand | None:
+        return next((hand for hand in self._hands if hand.has(key, attempt)), None)
+
+    async def _idlest(self) -> Hand:
+        async with self._changed:
+            while True:
+                if self._broken is not None:
+                    raise self._broken
+                if shared := [hand for hand in self._hands if not hand.isolated and not hand.gone]:
+                    return min(shared, key=lambda hand: hand.load)
+                await self._changed.wait()
+
+    async def _hire(self, *, isolated: bool = False) -> Hand:
+        hand = await Hand.hire(self._nursery, self._setup, isolated=isolated)
+        self._hands.append(hand)
+        self._spawn(self._attend(hand))
+        return hand
+
+    async def _attend(self, hand: Hand) -> None:
+        """Listen to a worker until it is gone, and put another in its place."""
+        started = time.monotonic()
+        await hand.listen(self._sink.emit, self._nursery.last_words)
+        self._hands.remove(hand)
+        if self._closing or hand.isolated:
+            return
+        if hand.broken is not None:
+            await self._give_up(hand.broken)
+            return
+        _log.warning("%s; %d episodes are run again", hand.gone, hand.lost)
+        self._sink.emit(Event(kind="worker.lost", subject=str(hand.pid), data={"reason": hand.gone}))
+        # One that dies as soon as it is started must not be started as fast as that.
+        await asyncio.sleep(max(0.0, _LOOK_S - (time.monotonic() - started)))
+        try:
+            await self._hire()
+        except WorkerLost as error:
+            await self._give_up(error)
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _give_up(self, error: DeskrollError) -> None:
+        """No worker will ever come up any more."""
+        self._broken = error
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _look_after(self) -> None:
+        """Find workers that hang or eat memory."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for hand in list(self._hands):
+                if hand.rss_mb() > self._config.memory_mb:
+                    hand.kill(f"it had {hand.rss_mb():.0f} MB of memory; allowed: {self._config.memory_mb:g}")
+                elif time.monotonic() - hand.heard_at > self._config.hang_after and not hand.gone:
+                    hand.ask_stack()
+                    await asyncio.sleep(_STACK_S)
+                    silent = time.monotonic() - hand.heard_at
+                    hand.kill(f"it hung for {silent:.0f} s; {self._nursery.last_words()}")
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

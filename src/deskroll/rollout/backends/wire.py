@@ -1,0 +1,148 @@
+"""Messages between the coordinator and its workers: records, each behind its length, over a pair of sockets.
+
+The socket is also the lifeline: a worker whose coordinator is gone reads its end and ends too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from deskroll.rollout.orders import Order, RunSpec, Vitals
+from deskroll.types import Episode, EpisodeKey, Event, Failure, Record
+
+LARGEST = 256 * 1024**2
+
+
+class Setup(Record, frozen=True, tag="setup"):
+    """Begin: what all episodes have in common."""
+
+    spec: RunSpec
+    api_key: str = ""
+
+    def __repr__(self) -> str:
+        return f"Setup(spec={self.spec!r}, api_key=...)"
+
+
+class Run(Record, frozen=True, tag="run"):
+    """Run an attempt."""
+
+    order: Order
+
+
+class Stop(Record, frozen=True, tag="stop"):
+    """End an attempt now."""
+
+    key: EpisodeKey
+    attempt: int
+    failure: Failure | None = None
+
+
+class Dump(Record, frozen=True, tag="dump"):
+    """Write down where an attempt stands."""
+
+    key: EpisodeKey
+    attempt: int
+    why: str
+
+
+class Finish(Record, frozen=True, tag="finish"):
+    """There is nothing more to do: end."""
+
+
+class Ready(Record, frozen=True, tag="ready"):
+    """A worker has begun."""
+
+    pid: int
+
+
+class Ended(Record, frozen=True, tag="ended"):
+    """An attempt is over, and its files are durable."""
+
+    episode: Episode
+
+
+class Unwritten(Record, frozen=True, tag="unwritten"):
+    """An attempt could not be written down."""
+
+    key: EpisodeKey
+    attempt: int
+    message: str
+
+
+class Broken(Record, frozen=True, tag="broken"):
+    """A worker cannot work: its spec names something that is not there."""
+
+    message: str
+
+
+class Beat(Record, frozen=True, tag="beat"):
+    """A worker lives, and this is what it does."""
+
+    vitals: Vitals
+    events: tuple[Event, ...] = ()
+
+
+Downward = Setup | Run | Stop | Dump | Finish
+Upward = Ready | Ended | Unwritten | Broken | Beat
+
+_encoder = msgspec.msgpack.Encoder()
+_downward: msgspec.msgpack.Decoder[Downward] = msgspec.msgpack.Decoder(Downward)
+_upward: msgspec.msgpack.Decoder[Upward] = msgspec.msgpack.Decoder(Upward)
+
+
+class Channel:
+    """One end of the pair."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def over(cls, sock: socket.socket) -> Channel:
+        """The end that this socket is."""
+        return cls(*await asyncio.open_connection(sock=sock, limit=2**20))
+
+    def send(self, message: Downward | Upward) -> None:
+        """Send one; where the other end is gone, reading tells."""
+        data = _encoder.encode(message)
+        if not self._writer.is_closing():
+            self._writer.write(len(data).to_bytes(4, "big") + data)
+
+    async def drained(self) -> None:
+        """Wait until the other end has taken most of what was sent."""
+        try:
+            await self._writer.drain()
+        except (ConnectionError, OSError):
+            pass  # reading tells
+
+    async def downward(self) -> AsyncIterator[Downward]:
+        """What the coordinator says, until it is gone."""
+        async for data in self._messages():
+            yield _downward.decode(data)
+
+    async def upward(self) -> AsyncIterator[Upward]:
+        """What a worker says, until it is gone."""
+        async for data in self._messages():
+            yield _upward.decode(data)
+
+    async def _messages(self) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                size = int.from_bytes(await self._reader.readexactly(4), "big")
+                if size > LARGEST:
+                    return
+                yield await self._reader.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionError, OSError):
+            return
+
+    async def close(self) -> None:
+        """Close this end."""
+        self._writer.close()
+        try:
+            await self._writer.wait_closed()
+        except (ConnectionError, OSError):
+            pass

@@ -1,0 +1,128 @@
+"""A worker: runs attempts that its coordinator orders, many at a time, until the control socket closes.
+
+Guarantees: it writes into the folders of its own attempts only, and ends with its coordinator, even where it hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Coroutine
+
+import uvloop
+
+from deskroll.errors import DeskrollError, StoreError
+from deskroll.rollout.backends.crew import Crew
+from deskroll.rollout.backends.wire import (
+    Beat,
+    Broken,
+    Channel,
+    Downward,
+    Dump,
+    Ended,
+    Finish,
+    Ready,
+    Run,
+    Setup,
+    Stop,
+    Unwritten,
+)
+from deskroll.rollout.kit import Kit
+from deskroll.rollout.openfiles import raise_open_files
+from deskroll.rollout.orders import Order
+from deskroll.rollout.stopping import error_of
+from deskroll.types import Event
+
+BEAT_S = 1.0
+
+
+def work(control: socket.socket) -> None:
+    """Run until the coordinator is gone or says that there is nothing more to do."""
+    faulthandler.enable(all_threads=True)
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what to stop, and when, is the coordinator's decision
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    raise_open_files()
+    # Episodes make little garbage that only the collector can find; looking for it less often saves a tenth of the CPU.
+    gc.freeze()
+    gc.set_threshold(10_000, 50, 50)
+    uvloop.run(_Worker().serve(control))
+
+
+class _Events:
+    """Keeps events until the next beat."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self._events.append(event)
+
+    def taken(self) -> tuple[Event, ...]:
+        events, self._events = self._events, []
+        return tuple(events)
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._events = _Events()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, control: socket.socket) -> None:
+        channel = await Channel.over(control)
+        channel.send(Ready(pid=os.getpid()))
+        messages = channel.downward()
+        first = await anext(messages, None)
+        if not isinstance(first, Setup):
+            return
+        try:
+            async with Kit.open(first.spec, api_key=first.api_key, sink=self._events) as kit:
+                crew = Crew(kit)
+                beating = asyncio.create_task(self._beat(channel, crew))
+                try:
+                    async for message in messages:
+                        if isinstance(message, Finish):
+                            break
+                        self._obey(message, channel, crew)
+                    else:
+                        os._exit(0)  # the coordinator is gone: nothing that is under way counts any more
+                finally:
+                    beating.cancel()
+        except DeskrollError as error:
+            channel.send(Broken(message=str(error)))
+        await channel.drained()
+        await channel.close()
+
+    def _obey(self, message: Downward, channel: Channel, crew: Crew) -> None:
+        match message:
+            case Run(order=order):
+                self._spawn(self._run(order, channel, crew))
+            case Stop(key=key, attempt=attempt, failure=failure):
+                crew.stop(key, attempt, error_of(failure) if failure else None)
+            case Dump(key=key, attempt=attempt, why=why):
+                self._spawn(crew.dump(key, attempt, why))
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, order: Order, channel: Channel, crew: Crew) -> None:
+        try:
+            channel.send(Ended(episode=await crew.run(order)))
+        except StoreError as error:
+            channel.send(Unwritten(key=order.key, attempt=order.attempt, message=str(error)))
+        except Exception:  # noqa: BLE001  (a bug of ours must not pass for an outcome: this process ends and says why)
+            sys.excepthook(*sys.exc_info())
+            sys.stderr.flush()
+            os._exit(70)
+
+    async def _beat(self, channel: Channel, crew: Crew) -> None:
+        while True:
+            channel.send(Beat(vitals=crew.vitals(), events=self._events.taken()))
+            await asyncio.sleep(BEAT_S)

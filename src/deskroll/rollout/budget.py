@@ -1,0 +1,48 @@
+"""Budget: what an attempt has used up, and which limit it has reached."""
+
+from __future__ import annotations
+
+from deskroll.rollout.orders import EpisodeLimits
+from deskroll.types import Completion, StopReason, Usage
+
+
+class Budget:
+    """Counts turns, tokens and cost against the limits; time is kept by the loop itself."""
+
+    def __init__(self, limits: EpisodeLimits) -> None:
+        self._limits = limits
+        self.turns = 0
+        self._prompt = self._completion = self._calls = 0
+        self._cost = 0.0
+        self._unpriced = 0
+
+    def used(self, completion: Completion | None) -> None:
+        """Count one answer of a model."""
+        if completion is not None:
+            self._calls += 1
+            self._prompt += completion.prompt_tokens
+            self._completion += completion.completion_tokens
+            if completion.cost_usd is None:
+                self._unpriced += 1
+            else:
+                self._cost += completion.cost_usd
+
+    def reached(self) -> StopReason | None:
+        """The limit that ends the episode now."""
+        limits = self._limits
+        if self.turns >= limits.max_turns:
+            return StopReason.MAX_TURNS
+        if limits.max_tokens is not None and self._prompt + self._completion >= limits.max_tokens:
+            return StopReason.MAX_TOKENS
+        if limits.max_cost_usd is not None and self._cost >= limits.max_cost_usd:
+            return StopReason.MAX_COST
+        return None
+
+    def usage(self) -> Usage:
+        """All of it so far."""
+        return Usage(
+            prompt_tokens=self._prompt,
+            completion_tokens=self._completion,
+            calls=self._calls,
+            cost_usd=None if self._unpriced else self._cost,
+        )

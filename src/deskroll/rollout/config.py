@@ -1,0 +1,172 @@
+"""RunConfig: what people set for a run: a file, everyday flags, `--set a.b=c`. Every field has a default."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from deskroll.config import Settings
+from deskroll.models.settings import ModelSettings
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+FREE = frozenset({
+    "num_rollouts", "max_concurrent_rollouts", "reserved", "num_vms", "min_vms", "pool", "resource_timeout", "retries",
+    "backend", "workers", "worker_memory_mb", "hang_after", "watchdog", "metrics", "output_dir", "run_id", "tasks",
+    "limit",
+})  # fmt: skip
+"""Settings that decide how fast a run is and not what comes out of it: a resume may change them."""
+FREE_MODEL = frozenset({
+    "base_url", "api_key", "timeout", "connect_timeout", "retries", "backoff", "backoff_max", "max_in_flight",
+    "max_answer_mb", "price",
+})  # fmt: skip
+
+
+class LimitSettings(Settings):
+    """How much one attempt may use up; times are in seconds."""
+
+    max_turns: int = Field(default=50, ge=1, le=1_000_000)
+    """Turns of the agent."""
+    max_time: float | None = Field(default=3600.0, gt=0)
+    """Time for the agent's turns; waiting for a desktop, set-up and scoring do not count."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Tokens, prompt and completion together."""
+    max_cost_usd: float | None = Field(default=None, gt=0)
+    """Cost of the model's answers, in US dollars, where it is known."""
+    setup_timeout: float = Field(default=600.0, gt=0)
+    """Time for preparing the task."""
+    score_timeout: float = Field(default=600.0, gt=0)
+    """Time for judging it."""
+
+
+class RetrySettings(Settings):
+    """How often an attempt is made again, by the class of its failure."""
+
+    model: int = Field(default=2, ge=0)
+    """After the model's server failed (its client has its own retries before that)."""
+    desktop: int = Field(default=3, ge=0)
+    """After a desktop failed."""
+    setup: int = Field(default=2, ge=0)
+    """After the task could not be prepared."""
+    evaluator: int = Field(default=1, ge=0)
+    """After the attempt could not be judged."""
+    backoff: float = Field(default=1.0, ge=0)
+    """Pause before the first retry, in seconds; doubled with each further one."""
+    backoff_max: float = Field(default=60.0, ge=0)
+    """The longest pause, in seconds."""
+
+
+class WatchdogSettings(Settings):
+    """When a phase counts as stalled. Times are in seconds."""
+
+    notice_after: float = Field(default=15.0, gt=0)
+    """A desktop or a model server that has not answered for so long is named by `deskroll status`."""
+    stalled_after: float = Field(default=60.0, gt=0)
+    """A phase is stalled after so long, or ten times its usual time, whichever is more: it is dumped and reported."""
+    act_timeout: float = Field(default=300.0, gt=0)
+    """The longest that actions may take before the attempt is stopped and made again."""
+
+
+class RunConfig(Settings):
+    """All of a run."""
+
+    tasks: str = ""
+    """The file of tasks (JSON or JSONL)."""
+    limit: int | None = Field(default=None, ge=1)
+    """Only so many of them: the first ones."""
+    env: str = "osworld"
+    """The environment: osworld, math, or a plug-in."""
+    env_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the environment."""
+    agent: str = "chat"
+    """The agent: chat, or a plug-in."""
+    agent_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the agent."""
+    model: ModelSettings = Field(default_factory=ModelSettings)
+    """The model that the agent asks."""
+    group_size: int = Field(default=1, ge=1, le=10_000)
+    """Episodes of each task."""
+    num_rollouts: int = Field(default=5, ge=1, le=1_000_000)
+    """The most episodes in flight."""
+    max_concurrent_rollouts: int | None = Field(default=None, ge=1)
+    """The most groups in flight; none: as many as episodes."""
+    reserved: dict[str, int] = Field(default_factory=dict)
+    """Episodes in flight that are kept for a phase, by its name."""
+    num_vms: int = Field(default=3, ge=1, le=100_000)
+    """The most desktops alive."""
+    min_vms: int | None = Field(default=None, ge=0)
+    """The fewest; none: always num_vms."""
+    provider: str = "auto"
+    """What kind of desktops: auto, local, sim, or a plug-in."""
+    provider_options: dict[str, str] = Field(default_factory=dict)
+    """Options of the provider."""
+    pool: str = ""
+    """A pool that is served elsewhere (unix:PATH or HOST:PORT), instead of one of its own."""
+    resource_timeout: float | None = Field(default=None, gt=0)
+    """The longest wait for a desktop, in seconds; none: as long as it takes."""
+    output_dir: str = "results"
+    """Where runs are kept: a folder, or an object store (s3://bucket/folder)."""
+    run_id: str = ""
+    """The run's name; empty: the time of its start."""
+    limits: LimitSettings = LimitSettings()
+    retries: RetrySettings = RetrySettings()
+    watchdog: WatchdogSettings = WatchdogSettings()
+    backend: Literal["process", "inline"] = "process"
+    """Where episodes run: worker processes, or this one (for debugging)."""
+    workers: int | None = Field(default=None, ge=1, le=1024)
+    """How many worker processes; none: one a core."""
+    worker_memory_mb: float = Field(default=4096.0, ge=64)
+    """A worker that has more memory than this for itself is replaced, and what it ran is run again."""
+    hang_after: float = Field(default=30.0, ge=2)
+    """A worker of which nothing was heard for so long, in seconds, is replaced."""
+    metrics: str = ""
+    """HOST:PORT on which /metrics answers (Prometheus), with the token of DESKROLL_TOKEN; empty: not there."""
+
+    @field_validator("run_id")
+    @classmethod
+    def _check_run_id(cls, value: str) -> str:
+        if value and not _RUN_ID.fullmatch(value):
+            raise ValueError("a run's name has letters, digits, '.', '_' and '-', at most 100 of them")
+        return value
+
+    @field_validator("provider_options", mode="before")
+    @classmethod
+    def _as_written(cls, value: object) -> object:
+        """Options of a provider are texts; a number or true/false in a file is meant as one."""
+        if not isinstance(value, dict):
+            return value
+        return {
+            name: str(each).lower() if isinstance(each, bool) else str(each) if isinstance(each, int | float) else each
+            for name, each in value.items()
+        }
+
+    @model_validator(mode="after")
+    def _check_whole(self) -> RunConfig:
+        if self.min_vms is not None and self.min_vms > self.num_vms:
+            raise ValueError(f"min_vms is {self.min_vms}; allowed: 0 to num_vms ({self.num_vms})")
+        if sum(self.reserved.values()) > self.num_rollouts:
+            raise ValueError(f"reserved asks for more than num_rollouts ({self.num_rollouts})")
+        return self
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What of a run's settings is not as it was, of what decides its outcomes; one line for each field."""
+    return [f"{name} was {_shown(old)} and is {_shown(new)}" for name, old, new in _compared(before, now) if old != new]
+
+
+def _compared(before: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    rows: list[tuple[str, Any, Any]] = []
+    for name in sorted({*before, *now} - FREE):
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, dict) and isinstance(new, dict):
+            free = FREE_MODEL if name == "model" else frozenset()
+            rows.extend((f"{name}.{each}", old.get(each), new.get(each)) for each in sorted({*old, *new} - free))
+        else:
+            rows.append((name, old, new))
+    return rows
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

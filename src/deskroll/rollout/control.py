@@ -1,0 +1,149 @@
+"""Control: a live run answers here, on a unix socket of its owner's: what it does, and other limits, and stop.
+
+    GET  /status    RunStatus as JSON           GET  /metrics   the same for Prometheus
+    POST /limits    {"num_rollouts": 8, ...}    POST /stop      {"now": false}
+
+With `metrics` set, /metrics answers on TCP as well, to whoever has the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from deskroll.desktops.notes import LONGEST_SOCKET_PATH, runtime_root
+from deskroll.desktops.service import Listen
+from deskroll.errors import ConfigError, DeskrollError, InputError
+from deskroll.rollout.metrics import exposition
+from deskroll.rollout.status import RunStatus
+from deskroll.types import Record
+
+_RUNS = "runs"
+TOKEN_VARIABLE = "DESKROLL_TOKEN"  # noqa: S105
+
+
+class ChangeLimits(Record, frozen=True, forbid_unknown_fields=True):
+    """Other limits from now on."""
+
+    num_rollouts: int | None = None
+    max_concurrent_rollouts: int | None = None
+
+
+class StopRun(Record, frozen=True, forbid_unknown_fields=True):
+    """End the run."""
+
+    now: bool = False
+    """Whether what runs is stopped too."""
+
+
+class Steering(Record, frozen=True):
+    """What can be asked of a live run."""
+
+    status: Callable[[], RunStatus]
+    change: Callable[[int | None, int | None], None]
+    stop: Callable[[bool], None]
+
+
+def sockets_folder() -> Path:
+    """Where live runs of this user answer."""
+    folder = runtime_root() / _RUNS
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+@asynccontextmanager
+async def serve_control(steering: Steering, run_id: str, metrics: str = "") -> AsyncIterator[str]:
+    """Answer for the length of the block; yields the socket's path."""
+    path = sockets_folder() / f"{run_id[:40]}-{os.getpid()}.sock"
+    if len(str(path)) > LONGEST_SOCKET_PATH:
+        raise ConfigError(f"the path {path} is too long for a socket; set DESKROLL_RUNTIME_DIR to a shorter one")
+    runners = []
+    try:
+        runners.append(await _serving(_app(steering)))
+        old = os.umask(0o177)
+        try:
+            await web.UnixSite(runners[0], str(path)).start()
+        finally:
+            os.umask(old)
+        if metrics:
+            runners.append(await _serving(_metrics_app(steering, _token())))
+            at = Listen.parse(metrics)
+            if at.is_unix:
+                raise ConfigError(f"metrics is {metrics!r}; write HOST:PORT, e.g. 127.0.0.1:9400")
+            try:
+                await web.TCPSite(runners[1], at.host, at.port).start()
+            except OSError as error:
+                raise ConfigError(f"metrics: cannot listen on {metrics}: {error.strerror or error}") from error
+        yield str(path)
+    finally:
+        for runner in runners:
+            await runner.cleanup()
+        path.unlink(missing_ok=True)
+
+
+async def _serving(app: web.Application) -> web.AppRunner:
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    return runner
+
+
+def _token() -> str:
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not token:
+        raise ConfigError(f"metrics needs a token: set {TOKEN_VARIABLE}, and give it to Prometheus as bearer token")
+    return token
+
+
+def _app(steering: Steering) -> web.Application:
+    async def status(request: web.Request) -> web.Response:
+        return web.Response(body=msgspec.json.encode(steering.status()), content_type="application/json")
+
+    async def metrics(request: web.Request) -> web.Response:
+        return _exposed(steering)
+
+    async def limits(request: web.Request) -> web.Response:
+        asked = msgspec.json.decode(await request.read(), type=ChangeLimits)
+        steering.change(asked.num_rollouts, asked.max_concurrent_rollouts)
+        return web.Response(body=b"{}", content_type="application/json")
+
+    async def stop(request: web.Request) -> web.Response:
+        steering.stop(msgspec.json.decode(await request.read() or b"{}", type=StopRun).now)
+        return web.Response(body=b"{}", content_type="application/json")
+
+    app = web.Application(middlewares=[_errors])
+    app.router.add_get("/status", status)
+    app.router.add_get("/metrics", metrics)
+    app.router.add_post("/limits", limits)
+    app.router.add_post("/stop", stop)
+    return app
+
+
+def _metrics_app(steering: Steering, token: str) -> web.Application:
+    async def metrics(request: web.Request) -> web.Response:
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not hmac.compare_digest(given.encode(), token.encode()):
+            raise web.HTTPUnauthorized
+        return _exposed(steering)
+
+    app = web.Application()
+    app.router.add_get("/metrics", metrics)
+    return app
+
+
+def _exposed(steering: Steering) -> web.Response:
+    return web.Response(body=exposition(steering.status()), headers={"Content-Type": "text/plain; version=0.0.4"})
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Callable[[web.Request], object]) -> web.StreamResponse:
+    try:
+        return await handler(request)  # type: ignore[misc, no-any-return]
+    except (DeskrollError, msgspec.MsgspecError) as error:
+        status = 400 if isinstance(error, InputError | msgspec.MsgspecError) else 500
+        return web.Response(status=status, body=msgspec.json.encode({"error": str(error)}))

@@ -1,0 +1,204 @@
+"""Engine: runs plans. One object, shared by every phase that runs on it, so that its limits hold over all of them.
+
+Owns permits, retries and what the journal says of attempts and outcomes. Guarantees: every planned episode ends with
+exactly one sealed outcome, unless the run is stopped before that; what was stopped has none, and a resume does it. No
+permit is held while sleeping before a retry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from deskroll.errors import ConfigError, DeskrollError, StoreError, WorkerLost
+from deskroll.rollout.backends import Backend
+from deskroll.rollout.limits import GroupPermit, Limits
+from deskroll.rollout.orders import Order
+from deskroll.rollout.plan import Group, make_plan
+from deskroll.rollout.retry import Retries, Verdict, judge
+from deskroll.rollout.tally import Tally
+from deskroll.store import RunStore
+from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed, Started
+from deskroll.types import Episode, EpisodeKey, Event, EventSink, Failure, Phase, Score, StopReason, Task, guarded
+
+_log = logging.getLogger(__name__)
+
+
+class Engine:
+    """Runs episodes on a backend and writes their outcomes to a store."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        store: RunStore,
+        limits: Limits,
+        retries: Retries | None = None,
+        *,
+        sink: EventSink | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self.limits = limits
+        self.tally = Tally()
+        self.running: dict[tuple[EpisodeKey, int], float] = {}
+        """Attempts that were handed to the backend, and when."""
+        self.on_ended: Callable[[Episode], None] | None = None
+        """Told of each attempt that ended."""
+        self._backend = backend
+        self._store = store
+        self._retries = retries or Retries()
+        self._sink = guarded(sink)
+        self._dice = random.Random(seed)  # noqa: S311  (spreads retries)
+        self._stopping = asyncio.Event()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether nothing new is started any more."""
+        return self._stopping.is_set()
+
+    async def run(
+        self, phase: str, tasks: Sequence[Task], *, round_: int = 0, samples: int = 1, priority: int = 0
+    ) -> list[Episode]:
+        """Run `samples` episodes of each task, less what the journal knows the outcome of; all outcomes come back."""
+        groups = make_plan(self._store, phase, round_, tasks, samples)
+        left = sum(len(group.keys) for group in groups)
+        self.tally.planned(len(tasks) * samples, left)
+        done = {key for group in groups for key in group.keys}
+        for task in tasks:
+            for sample in range(samples):
+                key = EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample)
+                if key not in done and (episode := self._store.index.episode(key)) is not None:
+                    self.tally.sealed(episode, before=True)
+        self._sink.emit(Event(kind="phase.started", subject=phase, data={"episodes": left}))
+        try:
+            async with asyncio.TaskGroup() as work:
+                await self._start_groups(work, groups, priority)
+        except* DeskrollError as errors:
+            raise _first(errors) from None
+        await self._store.sync()
+        return [each for each in map(self._store.index.episode, _keys(phase, round_, tasks, samples)) if each]
+
+    def stop(self) -> None:
+        """Start nothing more; what runs comes to its end."""
+        self._stopping.set()
+        self.limits.close()
+
+    def stop_now(self) -> None:
+        """End everything; what is ended so has no outcome, and a resume does it again."""
+        self.stop()
+        for key, attempt in list(self.running):
+            self._backend.stop(key, attempt, None)
+
+    async def _start_groups(self, work: asyncio.TaskGroup, groups: Sequence[Group], priority: int) -> None:
+        for group in groups:
+            phase = group.keys[0].phase
+            permit = GroupPermit(self.limits.groups, phase, group.ticket)
+            if not await permit.enter(len(group.keys)):
+                return
+            work.create_task(self._group(group, permit, priority))
+
+    async def _group(self, group: Group, permit: GroupPermit, priority: int) -> None:
+        key = group.keys[0]
+        self._store.write(GroupOpened(phase=key.phase, round=key.round, task=key.task, at=time.time()))
+        async with asyncio.TaskGroup() as work:
+            outcomes = [work.create_task(self._episode(each, group, permit, priority)) for each in group.keys]
+        why = "finished" if all(each.result() for each in outcomes) else "stopped"
+        self._store.write(GroupClosed(phase=key.phase, round=key.round, task=key.task, at=time.time(), why=why))
+
+    async def _episode(self, key: EpisodeKey, group: Group, permit: GroupPermit, priority: int) -> bool:
+        """Attempt after attempt, until there is an outcome or a stop; the group's permit is held already."""
+        history: list[Episode] = []
+        verdict = Verdict(again=True)
+        while True:
+            try:
+                episode = await self._attempt(key, group, priority, isolated=verdict.isolated)
+            finally:
+                permit.leave()
+            if episode is None:
+                return False
+            history.append(episode)
+            if self.on_ended is not None:
+                self.on_ended(episode)
+            verdict = judge(history, self._retries, alone=verdict.isolated, dice=self._dice)
+            if verdict.seal is not None:
+                self._store.write(Sealed(episode=verdict.seal, epoch=self._store.epoch))
+                self.tally.sealed(verdict.seal)
+                return True
+            self._store.write(Failed(episode=episode, epoch=self._store.epoch, retry_in_s=verdict.pause))
+            self.tally.failed(episode, again=verdict.again)
+            if not verdict.again or self.stopping:
+                return False
+            _log.info("%s: %s; again in %.1f s", _name(episode), episode.score.reason, verdict.pause)
+            await self._pause(verdict.pause)
+            if not await permit.enter():
+                return False
+
+    async def _pause(self, seconds: float) -> None:
+        """Sleep, but no longer than the run goes on."""
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), seconds)
+
+    async def _attempt(self, key: EpisodeKey, group: Group, priority: int, *, isolated: bool) -> Episode | None:
+        """One attempt, under its permit; None where the run is stopped before it begins."""
+        asked = time.monotonic()
+        permits = self.limits.episodes
+        if not await permits.acquire(key.phase, group.ticket):
+            return None
+        attempt = await self._store.next_attempt(key)
+        waited = round(time.monotonic() - asked, 5)
+        order = Order(key=key, attempt=attempt, task=group.task, priority=priority, isolated=isolated, waited_s=waited)
+        self._store.write(Started(key=key, attempt=attempt, epoch=self._store.epoch, at=time.time()))
+        started = self.running[key, attempt] = time.time()
+        try:
+            return await self._backend.run(order)
+        except WorkerLost as error:
+            return _lost(order, error, started)
+        finally:
+            del self.running[key, attempt]
+            permits.release(key.phase)
+
+
+def _lost(order: Order, error: WorkerLost, started: float) -> Episode:
+    """The record of an attempt whose process could not make one."""
+    failure = Failure.of(error)
+    return Episode(
+        key=order.key,
+        attempt=order.attempt,
+        stop=StopReason.FAILURE,
+        score=Score(value=None, reason=f"{failure.failure_class}: {failure.message}"),
+        failure=failure,
+        domain=order.task.domain,
+        started_at=started,
+        ended_at=time.time(),
+        seconds={Phase.PERMIT: order.waited_s},
+    )
+
+
+def _keys(phase: str, round_: int, tasks: Sequence[Task], samples: int) -> list[EpisodeKey]:
+    return [
+        EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample)
+        for task in tasks
+        for sample in range(samples)
+    ]
+
+
+def _name(episode: Episode) -> str:
+    key = episode.key
+    return f"{key.phase}/{key.round}/{key.task}/{key.sample}#{episode.attempt}"
+
+
+def _first(errors: BaseExceptionGroup[DeskrollError]) -> DeskrollError:
+    """The error that says most: whatever stopped the run, not what followed from it."""
+    flat: list[DeskrollError] = []
+    stack: list[BaseException] = [errors]
+    while stack:
+        error = stack.pop()
+        if isinstance(error, BaseExceptionGroup):
+            stack.extend(error.exceptions)
+        elif isinstance(error, DeskrollError):
+            flat.append(error)
+    return next((each for each in flat if isinstance(each, StoreError | ConfigError)), flat[0])

@@ -1,0 +1,105 @@
+"""Kit: what a process has to run episodes with: the kinds of environment and agent, the model, the pool, the store.
+
+Opened once a process, shared by all of its episodes. Guarantees: a desktop that it hands out goes back to its pool,
+however the episode ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Protocol
+
+from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings
+from deskroll.config import check
+from deskroll.desktops.base import Desktop, DesktopSpec
+from deskroll.desktops.lease import Lease
+from deskroll.desktops.service import PoolClient
+from deskroll.envs import Env, EnvKind, env_kind, env_settings
+from deskroll.errors import NoDesktop
+from deskroll.models.base import EndpointLoad
+from deskroll.models.client import ChatClient
+from deskroll.models.settings import ModelSettings
+from deskroll.rollout.live import Live
+from deskroll.rollout.orders import RunSpec
+from deskroll.store import AttemptWriter, Storage
+from deskroll.types import EventSink, Phase, Task
+
+
+class Leases(Protocol):
+    """Whoever hands out desktops: a pool in this process, or a client of one elsewhere."""
+
+    def lease(
+        self, spec: DesktopSpec | None = None, *, priority: int = 0, group: str = "", timeout: float | None = None
+    ) -> AbstractAsyncContextManager[Lease]:
+        """Wait for a desktop and hold it for the length of the block."""
+
+
+class Kit:
+    """Use with `async with Kit.open(...)`."""
+
+    def __init__(self, spec: RunSpec, model: ChatClient, leases: Leases | None) -> None:
+        self.spec = spec
+        self.storage = Storage.at(spec.storage)
+        self.model_name = model.settings.name
+        self._model = model
+        self._leases = leases
+        self._envs: dict[str, tuple[EnvKind, object]] = {}
+        self._agent_kind = agent_kind(spec.agent)
+        self._agent_settings = agent_settings(self._agent_kind, spec.agent_options, spec.agent)
+        self._kind(spec.env)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls, spec: RunSpec, *, api_key: str = "", leases: Leases | None = None, sink: EventSink | None = None
+    ) -> AsyncIterator[Kit]:
+        """Open what the spec names; `leases` where the pool is in this process."""
+        async with AsyncExitStack() as stack:
+            settings = check(ModelSettings, {**spec.model, "api_key": api_key or None}, "model")
+            model = await stack.enter_async_context(ChatClient(settings, sink=sink))
+            if leases is None and spec.pool:
+                leases = await stack.enter_async_context(PoolClient(spec.pool))
+            yield cls(spec, model, leases)
+
+    def endpoints(self) -> tuple[EndpointLoad, ...]:
+        """How the model's servers do."""
+        return (self._model.load(),)
+
+    @asynccontextmanager
+    async def desktop(self, live: Live) -> AsyncIterator[Desktop | None]:
+        """A desktop for the length of the block, where the task needs one."""
+        order = live.order
+        kind, settings = self._kind(order.task.env or self.spec.env)
+        spec = kind.desktop_spec(order.task, settings)
+        if spec is None:
+            yield None
+            return
+        if self._leases is None:
+            raise NoDesktop(f"task {order.task.id!r} needs a desktop, and this run has no pool")
+        live.enter(Phase.DESKTOP)
+        group = f"{order.key.phase}/{order.key.round}/{order.key.task}"
+        async with self._leases.lease(spec, priority=order.priority, group=group) as lease:
+            live.desktop, live.look = lease.address.id, lease.desktop.screenshot
+            try:
+                yield lease.desktop
+            finally:
+                live.look = None
+
+    def env(self, task: Task, desktop: Desktop | None) -> Env:
+        """The environment of one attempt."""
+        kind, settings = self._kind(task.env or self.spec.env)
+        return kind(task, settings, desktop)
+
+    def agent(self, env: Env, scribe: AttemptWriter) -> Agent:
+        """The agent of one attempt."""
+        around = Surroundings(model=self._model, tools=env.tools, decode=env.decode, scribe=scribe)
+        return self._agent_kind(around, self._agent_settings)
+
+    def _kind(self, name: str) -> tuple[EnvKind, object]:
+        if name not in self._envs:
+            kind = env_kind(name)
+            # The options are those of the run's own environment; a task of another kind has that kind's defaults.
+            options = self.spec.env_options if name == self.spec.env else {}
+            self._envs[name] = (kind, env_settings(kind, options, name))
+        return self._envs[name]

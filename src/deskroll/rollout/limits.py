@@ -1,0 +1,168 @@
+"""Permits: how many episodes and how many groups may be in flight, over every phase that shares an engine.
+
+Guarantees: never more than the limit, whoever asks; whoever waits is served by the number of its ticket (its group's
+place in the plan); a share that is reserved for a phase is not given to another one; limits may change at any time.
+Order of acquiring: group, then episode. Nobody who sleeps before a retry holds either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Mapping
+
+from deskroll.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+
+
+class Permits:
+    """One kind of permit."""
+
+    def __init__(self, most: int, reserved: Mapping[str, int] | None = None) -> None:
+        self._reserved = dict(reserved or {})
+        self._used: Counter[str] = Counter()
+        self._waiting: dict[str, list[tuple[int, int, asyncio.Future[bool]]]] = {}
+        self._arrivals = itertools.count()
+        self._closed = False
+        self.most = most
+        self._check(most)
+
+    @property
+    def used(self) -> int:
+        """How many are held now."""
+        return self._used.total()
+
+    def used_by(self, phase: str) -> int:
+        """How many a phase holds."""
+        return self._used[phase]
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for one."""
+        return sum(not each[2].done() for heap in self._waiting.values() for each in heap)
+
+    async def acquire(self, phase: str, ticket: int) -> bool:
+        """Wait for a permit; False: none are given any more."""
+        if self._closed:
+            return False
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting.setdefault(phase, []), (ticket, next(self._arrivals), future))
+        self._grant()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.result():
+                self.release(phase)  # it was granted in the same moment
+            raise
+
+    def release(self, phase: str) -> None:
+        """Give one back."""
+        if self._used[phase] < 1:
+            raise ValueError(f"phase {phase!r} holds no permit")
+        self._used[phase] -= 1
+        self._grant()
+
+    def close(self) -> None:
+        """Give none any more; whoever waits is told so."""
+        self._closed = True
+        for heap in self._waiting.values():
+            for _, _, future in heap:
+                if not future.done():
+                    future.set_result(False)
+            heap.clear()
+
+    def resize(self, most: int) -> None:
+        """Allow so many from now on; what is held beyond that is not taken away."""
+        self._check(most)
+        self.most = most
+        self._grant()
+
+    def _check(self, most: int) -> None:
+        if most < 1:
+            raise ConfigError(f"a limit is {most}; allowed: 1 and more")
+        if sum(self._reserved.values()) > most:
+            raise ConfigError(f"{sum(self._reserved.values())} are reserved of {most} in all; reserve fewer")
+
+    def _grant(self) -> None:
+        while (phase := self._next()) is not None:
+            future = heapq.heappop(self._waiting[phase])[2]
+            self._used[phase] += 1
+            future.set_result(True)
+
+    def _next(self) -> str | None:
+        """The phase whose first waiter is served next."""
+        best: tuple[int, int] | None = None
+        chosen = None
+        for phase, heap in self._waiting.items():
+            while heap and heap[0][2].done():
+                heapq.heappop(heap)
+            if heap and self._allowed(phase) and (best is None or heap[0][:2] < best):
+                best, chosen = heap[0][:2], phase
+        return chosen
+
+    def _allowed(self, phase: str) -> bool:
+        kept = sum(max(0, n - self._used[other]) for other, n in self._reserved.items() if other != phase)
+        return self.used + kept < self.most
+
+
+class GroupPermit:
+    """One group's permit: held while any of its episodes runs or waits to, not while all of them sleep."""
+
+    def __init__(self, permits: Permits, phase: str, ticket: int) -> None:
+        self._permits = permits
+        self._phase = phase
+        self._ticket = ticket
+        self._members = 0
+        self._entering = asyncio.Lock()
+
+    async def enter(self, members: int = 1) -> bool:
+        """Come in; the first one waits for the permit. False: none are given any more."""
+        async with self._entering:
+            if self._members == 0 and not await self._permits.acquire(self._phase, self._ticket):
+                return False
+            self._members += members
+            return True
+
+    def leave(self) -> None:
+        """Go out; the last one gives the permit back."""
+        self._members -= 1
+        if self._members == 0:
+            self._permits.release(self._phase)
+
+
+class Limits:
+    """Both kinds, shared by every phase that runs on an engine."""
+
+    def __init__(
+        self,
+        num_rollouts: int,
+        max_concurrent_rollouts: int | None = None,
+        reserved: Mapping[str, int] | None = None,
+    ) -> None:
+        self.episodes = Permits(num_rollouts, reserved)
+        self.groups = Permits(max_concurrent_rollouts or num_rollouts, reserved)
+        self._follow = max_concurrent_rollouts is None
+        self._tell()
+
+    def change(self, num_rollouts: int | None = None, max_concurrent_rollouts: int | None = None) -> None:
+        """Other limits from now on; None leaves one as it is."""
+        if num_rollouts is not None:
+            self.episodes.resize(num_rollouts)
+            if self._follow and max_concurrent_rollouts is None:
+                self.groups.resize(num_rollouts)
+        if max_concurrent_rollouts is not None:
+            self._follow = False
+            self.groups.resize(max_concurrent_rollouts)
+        self._tell()
+
+    def close(self) -> None:
+        """Start nothing more."""
+        self.episodes.close()
+        self.groups.close()
+
+    def _tell(self) -> None:
+        _log.info("[Concurrency] Set max concurrent rollouts to %d", self.groups.most)

@@ -1,0 +1,64 @@
+"""Live: one attempt while it runs: what it does now, where its time went, and who stopped it.
+
+Guarantees: from the first `enter` on, every second belongs to exactly one phase.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from deskroll.errors import DeskrollError
+from deskroll.rollout.orders import Activity, Order
+from deskroll.types import Phase
+
+
+class Live:
+    """Made when an attempt is taken on; `enter` at each change of phase."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.started_at = time.time()
+        self.phase = Phase.SETUP
+        self.seconds: dict[str, float] = {Phase.PERMIT: order.waited_s}
+        self.desktop = ""
+        self.turn = 0
+        self.stopped_by: DeskrollError | None = None
+        """Why somebody stopped it; None with `cancelled` set: because it was not wanted any more."""
+        self.cancelled = False
+        self.task: asyncio.Task[object] | None = None
+        """Whatever carries it."""
+        self.note: Callable[[str, bytes], None] | None = None
+        """Keeps a small file in its folder."""
+        self.look: Callable[[], Awaitable[bytes]] | None = None
+        """Takes a picture of its desktop."""
+        self._since = time.perf_counter()
+
+    def enter(self, phase: Phase) -> None:
+        """End the phase so far, and begin another."""
+        now = time.perf_counter()
+        self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + now - self._since
+        self.phase, self._since = phase, now
+
+    def shift(self, source: Phase, target: Phase, seconds: float) -> None:
+        """Of the time of one phase, some belonged to another."""
+        moved = min(max(seconds, 0.0), self.seconds.get(source, 0.0))
+        if moved:
+            self.seconds[source] -= moved
+            self.seconds[target] = self.seconds.get(target, 0.0) + moved
+
+    def stop(self, error: DeskrollError | None) -> None:
+        """End it now: as a failure of the error's class, or without one because nobody wants it any more."""
+        if not self.cancelled:
+            self.cancelled, self.stopped_by = True, error
+            if self.task is not None:
+                self.task.cancel()
+
+    def activity(self) -> Activity:
+        """What it does now."""
+        since = time.time() - (time.perf_counter() - self._since)
+        order = self.order
+        return Activity(
+            key=order.key, attempt=order.attempt, phase=self.phase, since=since, desktop=self.desktop, turn=self.turn
+        )

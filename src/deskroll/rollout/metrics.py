@@ -1,0 +1,72 @@
+"""A run's status in Prometheus' format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from deskroll.rollout.status import RunStatus
+
+
+class _Collected:
+    def __init__(self, status: RunStatus) -> None:
+        self._status = status
+
+    def collect(self) -> Iterable[Metric]:
+        status, standing = self._status, self._status.standing
+        yield GaugeMetricFamily("deskroll_episodes_planned", "Episodes to be run.", standing.planned)
+        yield GaugeMetricFamily("deskroll_episodes_done", "Episodes with an outcome.", standing.done)
+        yield GaugeMetricFamily("deskroll_episodes_scored", "Episodes with a score.", standing.scored)
+        yield GaugeMetricFamily("deskroll_episodes_succeeded", "Episodes with full score.", standing.successes)
+        yield _labelled("deskroll_episodes_unscored", "Outcomes without a score.", "class", standing.unscored)
+        yield _labelled("deskroll_episodes_in_phase", "Episodes in flight, by phase.", "phase", status.phases)
+        yield GaugeMetricFamily("deskroll_rollouts_limit", "The most episodes in flight.", status.num_rollouts)
+        yield GaugeMetricFamily("deskroll_attention", "Things that are stuck.", len(status.attention))
+        retries = CounterMetricFamily("deskroll_attempts_retried", "Attempts that were made again.", labels=["class"])
+        for name, count in standing.retried.items():
+            retries.add_metric([name], count)
+        yield retries
+        seconds = CounterMetricFamily("deskroll_phase_seconds", "Time by phase, over all attempts.", labels=["phase"])
+        for name, value in standing.seconds.items():
+            seconds.add_metric([name], value)
+        yield seconds
+        yield CounterMetricFamily("deskroll_tokens", "Tokens of prompts and completions.", value=standing.tokens)
+        yield CounterMetricFamily("deskroll_cost_usd", "Known cost of the model's answers.", value=standing.cost_usd)
+        for name, about, values in (
+            ("in_flight", "Requests that are open.", {each.url: float(each.in_flight) for each in status.endpoints}),
+            (
+                "oldest_seconds",
+                "Age of the oldest open request.",
+                {each.url: each.oldest_s for each in status.endpoints},
+            ),
+            (
+                "failures",
+                "Requests without a usable answer.",
+                {each.url: float(each.failures) for each in status.endpoints},
+            ),
+        ):
+            yield _labelled(f"deskroll_endpoint_{name}", about, "url", values)
+        if status.pool is not None:
+            states = {str(state): float(count) for state, count in status.pool.states.items()}
+            yield _labelled("deskroll_desktops", "Desktops by state.", "state", states)
+            yield GaugeMetricFamily(
+                "deskroll_desktops_waiting", "Requests for a desktop that wait.", status.pool.waiting
+            )
+        memory = {str(each.pid): each.rss_mb for each in status.workers}
+        yield _labelled("deskroll_worker_memory_mb", "Memory of each worker.", "pid", memory)
+
+
+def exposition(status: RunStatus) -> bytes:
+    """The text that Prometheus reads."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected(status))
+    return generate_latest(registry)
+
+
+def _labelled(name: str, about: str, label: str, values: dict[str, int] | dict[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, about, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family

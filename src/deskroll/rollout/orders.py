@@ -1,0 +1,82 @@
+"""What crosses from the coordinator to whoever runs episodes, and back: frozen records, names instead of code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from deskroll.models.base import EndpointLoad
+from deskroll.types import EpisodeKey, Phase, Record, Task
+
+
+class EpisodeLimits(Record, frozen=True):
+    """How much one attempt may use up; times are in seconds."""
+
+    max_turns: int = 50
+    max_time: float | None = 3600.0
+    """For the agent's turns: models and actions. Waiting for a desktop, set-up and scoring have limits of their own."""
+    max_tokens: int | None = None
+    """Prompt and completion together."""
+    max_cost_usd: float | None = None
+    setup_timeout: float = 600.0
+    score_timeout: float = 600.0
+
+
+class RunSpec(Record, frozen=True):
+    """What every episode of a run has in common."""
+
+    env: str
+    agent: str
+    model: dict[str, Any]
+    """The model's settings; its key travels beside this, never in it."""
+    storage: str
+    env_options: dict[str, Any] = msgspec.field(default_factory=dict)
+    agent_options: dict[str, Any] = msgspec.field(default_factory=dict)
+    limits: EpisodeLimits = EpisodeLimits()
+    pool: str = ""
+    """Where the pool answers; empty: no episode needs a desktop."""
+
+
+class Order(Record, frozen=True):
+    """Run this, once."""
+
+    key: EpisodeKey
+    attempt: int
+    task: Task
+    priority: int = 0
+    waited_s: float = 0.0
+    """How long it waited for its permits."""
+    isolated: bool = False
+    """Whether it must have a process of its own: its last one died."""
+
+    @property
+    def name(self) -> str:
+        """How logs and people name it."""
+        return name_of(self.key, self.attempt)
+
+
+def name_of(key: EpisodeKey, attempt: int) -> str:
+    """An attempt in one word."""
+    return f"{key.phase}/{key.round}/{key.task}/{key.sample}#{attempt}"
+
+
+class Activity(Record, frozen=True):
+    """What one attempt does at this moment."""
+
+    key: EpisodeKey
+    attempt: int
+    phase: Phase
+    since: float
+    """Seconds since the epoch."""
+    desktop: str = ""
+    turn: int = 0
+
+
+class Vitals(Record, frozen=True):
+    """What a worker says of itself, about once a second."""
+
+    activities: tuple[Activity, ...] = ()
+    running: int = 0
+    endpoints: tuple[EndpointLoad, ...] = ()
+    at: float = 0.0

@@ -1,0 +1,65 @@
+"""Plan: which episodes are to be run, less what was done before. Pure but for the journal that it reads and writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from deskroll.errors import InputError
+from deskroll.rollout.retry import is_infrastructure
+from deskroll.store import RunStore
+from deskroll.store.journal import JournalRecord, Planned, Reopened
+from deskroll.tasks import task_digest
+from deskroll.types import EpisodeKey, Record, Task
+
+
+class Group(Record, frozen=True):
+    """The episodes of one task that are still to be run."""
+
+    ticket: int
+    """Its place in the plan: whoever came first is served first."""
+    task: Task
+    keys: tuple[EpisodeKey, ...]
+
+
+def changed_tasks(store: RunStore, phase: str, round_: int, tasks: Sequence[Task]) -> list[str]:
+    """What of a plan that was journalled before is not as it was: one line for each task."""
+    planned = {each.task: each for each in store.index.planned if (each.phase, each.round) == (phase, round_)}
+    known = {task.id: task_digest(task) for task in tasks}
+    changed = [
+        f"task {name!r} has changed" if name in known else f"task {name!r} is gone"
+        for name, each in planned.items()
+        if known.get(name) != each.digest
+    ]
+    added = [f"task {name!r} is new" for name in known if planned and name not in planned]
+    return [*changed, *added]
+
+
+def make_plan(store: RunStore, phase: str, round_: int, tasks: Sequence[Task], samples: int) -> list[Group]:
+    """Journal what is planned, take back outcomes that infrastructure spoiled, and return what is left to do."""
+    planned = {each.task: each for each in store.index.planned if (each.phase, each.round) == (phase, round_)}
+    records: list[JournalRecord] = []
+    groups = []
+    for ticket, task in enumerate(tasks):
+        digest = task_digest(task)
+        before = planned.get(task.id)
+        if before is None or (before.digest, before.samples) != (digest, samples):
+            records.append(
+                Planned(phase=phase, round=round_, task=task.id, samples=samples, digest=digest, domain=task.domain)
+            )
+        keys = []
+        for sample in range(samples):
+            key = EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample)
+            episode = store.index.episode(key)
+            if episode is not None and is_infrastructure(episode):
+                why = f"{episode.failure.failure_class if episode.failure else 'unscored'}: it is run again"
+                records.append(Reopened(key=key, epoch=store.epoch, at=time.time(), why=why))
+            elif episode is not None:
+                continue
+            keys.append(key)
+        if keys:
+            groups.append(Group(ticket=ticket, task=task, keys=tuple(keys)))
+    if len({task.id for task in tasks}) != len(tasks):
+        raise InputError("two tasks have the same id; ids must be unique")
+    store.write(*records)
+    return groups

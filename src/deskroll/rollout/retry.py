@@ -1,0 +1,93 @@
+"""What becomes of an attempt: sealed as it is, blamed on the agent, or tried again. Pure: history in, verdict out.
+
+class       tried again                               when that is used up
+agent       never                                     scored 0
+model       `model` times                             not scored
+desktop     `desktop` times, on another desktop       not scored
+..          died after the agent's first action:
+            once; a second death elsewhere            the agent's: desktop_lost, scored 0
+setup       `setup` times, on another desktop         not scored
+evaluator   `evaluator` times                         not scored
+worker      once, alone in a process                  not scored
+timeout     never                                     not scored
+cancelled   never now; a resume does it               no outcome
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+from deskroll.errors import FailureClass
+from deskroll.types import Episode, Failure, Record, Score
+
+_DEATHS = ("DesktopLost", "DesktopTimeout")
+"""Kinds of failure that a program in the desktop can bring about."""
+
+
+class Retries(Record, frozen=True):
+    """How often an attempt is tried again, by the class of its failure."""
+
+    model: int = 2
+    desktop: int = 3
+    setup: int = 2
+    evaluator: int = 1
+    backoff: float = 1.0
+    """Pause before the first retry, in seconds; doubled with each further one, and varied by half."""
+    backoff_max: float = 60.0
+
+
+class Verdict(Record, frozen=True):
+    """What to do with the last attempt of a history."""
+
+    seal: Episode | None = None
+    """The outcome; None: there is none yet."""
+    again: bool = False
+    pause: float = 0.0
+    isolated: bool = False
+
+
+def judge(history: Sequence[Episode], retries: Retries, *, alone: bool, dice: random.Random) -> Verdict:
+    """Decide on the last attempt; `alone`: it had a process of its own."""
+    last = history[-1]
+    if last.failure is None:
+        return Verdict(seal=last)
+    match last.failure.failure_class:
+        case FailureClass.CANCELLED:
+            return Verdict()
+        case FailureClass.AGENT | FailureClass.TIMEOUT:
+            return Verdict(seal=last)
+        case FailureClass.WORKER:
+            return Verdict(seal=last) if alone else Verdict(again=True, isolated=True)
+    if _died(last):
+        deaths = [each for each in history if _died(each)]
+        if len(deaths) > 1:
+            return Verdict(seal=_blamed(last, len(deaths)))
+    count = sum(_class(each) is last.failure.failure_class for each in history)
+    if count > getattr(retries, last.failure.failure_class):
+        return Verdict(seal=last)
+    pause = min(retries.backoff * 2 ** (count - 1), retries.backoff_max) * dice.uniform(0.5, 1.0)
+    return Verdict(again=True, pause=pause, isolated=alone)
+
+
+def is_infrastructure(episode: Episode) -> bool:
+    """Whether an outcome is unscored for no fault of the agent: what a resume does again."""
+    return episode.score.value is None and episode.failure is not None
+
+
+def _class(episode: Episode) -> FailureClass | None:
+    return episode.failure.failure_class if episode.failure else None
+
+
+def _died(episode: Episode) -> bool:
+    failure = episode.failure
+    return failure is not None and failure.kind in _DEATHS and episode.actions > 0
+
+
+def _blamed(episode: Episode, deaths: int) -> Episode:
+    reason = f"agent: desktop_lost: {deaths} desktops died after the agent had begun to act; the last: "
+    message = episode.failure.message if episode.failure else ""
+    failure = Failure(failure_class=FailureClass.AGENT, kind="desktop_lost", message=reason + message)
+    return msgspec.structs.replace(episode, failure=failure, score=Score(value=0.0, reason=failure.message))

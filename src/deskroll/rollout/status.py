@@ -1,0 +1,138 @@
+"""RunStatus: what a live run does at this moment, for people and programs, and what of it needs attention."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from deskroll.desktops.pool import PoolStatus
+from deskroll.models.base import EndpointLoad
+from deskroll.rollout.backends import WorkerVitals
+from deskroll.rollout.orders import Activity, name_of
+from deskroll.rollout.tally import Standing
+from deskroll.types import Phase, Record
+
+_ANSWERING = (Phase.ACT, Phase.SETTLE)
+"""Phases in which an episode waits for its desktop's answer."""
+
+
+class WorkerStatus(Record, frozen=True, omit_defaults=False):
+    """One worker."""
+
+    name: str
+    pid: int
+    running: int
+    rss_mb: float
+    silent_s: float
+    isolated: bool
+
+
+class RunStatus(Record, frozen=True, omit_defaults=False):
+    """All of a run."""
+
+    run_id: str
+    folder: str
+    pid: int
+    epoch: int
+    started_at: float
+    at: float
+    stopping: bool
+    standing: Standing
+    in_flight: int
+    waiting: int
+    """Episodes that wait for a permit."""
+    num_rollouts: int
+    max_concurrent_rollouts: int
+    phases: dict[str, int]
+    """How many episodes are in each phase."""
+    activities: tuple[Activity, ...]
+    """What episodes do, those first that have been at it for longest."""
+    endpoints: tuple[EndpointLoad, ...]
+    workers: tuple[WorkerStatus, ...]
+    pool: PoolStatus | None
+    attention: tuple[str, ...]
+    """What is stuck, where and since when: one line each."""
+    limit: str
+    """What limits now, in one line."""
+
+
+def activities_of(workers: Sequence[WorkerVitals]) -> list[Activity]:
+    """What all episodes do, those first that have been at it for longest."""
+    found = [each for worker in workers for each in worker.vitals.activities]
+    return sorted(found, key=lambda each: each.since)
+
+
+def endpoints_of(workers: Sequence[WorkerVitals]) -> list[EndpointLoad]:
+    """Each model server, over all workers."""
+    merged: dict[str, EndpointLoad] = {}
+    for worker in workers:
+        # What a worker said some time ago has gone on since.
+        age = max(0.0, time.time() - worker.vitals.at)
+        for each in worker.vitals.endpoints:
+            now = msgspec.structs.replace(
+                each,
+                oldest_s=each.oldest_s + age if each.in_flight else each.oldest_s,
+                since_answer_s=None if each.since_answer_s is None else each.since_answer_s + age,
+            )
+            merged[each.url] = _merged(merged[each.url], now) if each.url in merged else now
+    return list(merged.values())
+
+
+def _merged(one: EndpointLoad, other: EndpointLoad) -> EndpointLoad:
+    answers = [each for each in (one.since_answer_s, other.since_answer_s) if each is not None]
+    return msgspec.structs.replace(
+        one,
+        in_flight=one.in_flight + other.in_flight,
+        oldest_s=max(one.oldest_s, other.oldest_s),
+        since_answer_s=min(answers) if answers else None,
+        calls=one.calls + other.calls,
+        failures=one.failures + other.failures,
+        last_error=other.last_error or one.last_error,
+    )
+
+
+def attention(
+    activities: Sequence[Activity], endpoints: Sequence[EndpointLoad], workers: Sequence[WorkerVitals], after: float
+) -> list[str]:
+    """What does not answer, and for how long."""
+    now = time.time()
+    lines = []
+    for each in activities:
+        waited = now - each.since
+        if each.phase in _ANSWERING and each.desktop and waited > after:
+            lines.append(
+                f"desktop {each.desktop} has not answered for {waited:.0f} s "
+                f"(episode {name_of(each.key, each.attempt)}, turn {each.turn + 1})"
+            )
+    for load in endpoints:
+        silent = load.oldest_s if load.since_answer_s is None else min(load.oldest_s, load.since_answer_s)
+        if load.in_flight and silent > after:
+            error = f"; last error: {load.last_error}" if load.last_error else ""
+            lines.append(
+                f"model server {load.url} has been silent for {silent:.0f} s, {load.in_flight} requests wait{error}"
+            )
+    lines.extend(
+        f"{worker.name} (pid {worker.pid}) has said nothing for {worker.silent_s:.0f} s"
+        for worker in workers
+        if worker.silent_s > after
+    )
+    return lines
+
+
+def what_limits(
+    standing: Standing, in_flight: int, num_rollouts: int, phases: dict[str, int], pool: PoolStatus | None
+) -> str:
+    """What would have to be more for the run to be faster, in one line."""
+    left = standing.planned - standing.done
+    if left <= in_flight and left < num_rollouts:
+        return f"the last {left} episodes are under way" if left else "nothing is left to do"
+    waiting = phases.get(Phase.DESKTOP, 0)
+    if pool is not None and waiting * 2 > max(in_flight, 1):
+        return f"desktops: {waiting} of {in_flight} episodes wait for one ({pool.limit})"
+    if phases.get(Phase.MODEL, 0) * 2 > max(in_flight, 1):
+        return (
+            f"the model: {phases[Phase.MODEL]} of {in_flight} episodes wait for it; more num_rollouts would use it more"
+        )
+    return f"num_rollouts ({num_rollouts})" if in_flight >= num_rollouts else "episodes are being started"

@@ -1,0 +1,19 @@
+"""An error from its record: for an attempt that is stopped from another process."""
+
+from __future__ import annotations
+
+from deskroll import errors
+from deskroll.errors import DeskrollError
+from deskroll.types import Failure
+
+
+def error_of(failure: Failure) -> DeskrollError:
+    """The error that the record was made of, by its kind."""
+    kind = getattr(errors, failure.kind, None)
+    if isinstance(kind, type) and issubclass(kind, DeskrollError) and kind.failure is failure.failure_class:
+        return kind(failure.message)
+    return next(
+        each(failure.message)
+        for each in vars(errors).values()
+        if isinstance(each, type) and issubclass(each, DeskrollError) and each.failure is failure.failure_class
+    )

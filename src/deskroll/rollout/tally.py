@@ -1,0 +1,94 @@
+"""Tally: how a run stands, counted as it goes: for progress, status and metrics."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from deskroll.types import Episode, Record
+
+SUCCESS = 1 - 1e-9
+"""A score from here on is a success."""
+
+
+class Standing(Record, frozen=True, omit_defaults=False):
+    """The counts at one moment."""
+
+    planned: int
+    done: int
+    """Episodes with an outcome, those of earlier starts included."""
+    before: int
+    """Of these, how many earlier starts had done."""
+    scored: int
+    successes: int
+    score_sum: float
+    unscored: dict[str, int]
+    """Outcomes without a score, by the class of their failure."""
+    retried: dict[str, int]
+    """Attempts that were made again, by the class of their failure."""
+    tokens: int
+    cost_usd: float
+    unpriced: int
+    """Outcomes whose cost is not known."""
+    seconds: dict[str, float]
+    """By phase, over all attempts of this start."""
+
+
+class Tally:
+    """Counts outcomes."""
+
+    def __init__(self) -> None:
+        self._planned = self._done = self._before = self._scored = self._successes = self._unpriced = 0
+        self._score = self._cost = 0.0
+        self._tokens = 0
+        self._unscored: Counter[str] = Counter()
+        self._retried: Counter[str] = Counter()
+        self._seconds: dict[str, float] = {}
+
+    def planned(self, episodes: int, left: int) -> None:
+        """So many episodes are to be there in the end."""
+        self._planned += episodes
+
+    def sealed(self, episode: Episode, *, before: bool = False) -> None:
+        """One has its outcome; `before`: an earlier start did it."""
+        self._done += 1
+        self._before += before
+        if episode.score.value is None:
+            self._unscored[episode.failure.failure_class if episode.failure else "none"] += 1
+        else:
+            self._scored += 1
+            self._successes += episode.score.value >= SUCCESS
+            self._score += episode.score.value
+        if not before:
+            self._used(episode)
+
+    def failed(self, episode: Episode, *, again: bool) -> None:
+        """An attempt failed and is no outcome."""
+        if again and episode.failure is not None:
+            self._retried[episode.failure.failure_class] += 1
+        self._used(episode)
+
+    def standing(self) -> Standing:
+        """The counts now."""
+        return Standing(
+            planned=self._planned,
+            done=self._done,
+            before=self._before,
+            scored=self._scored,
+            successes=self._successes,
+            score_sum=self._score,
+            unscored=dict(self._unscored),
+            retried=dict(self._retried),
+            tokens=self._tokens,
+            cost_usd=self._cost,
+            unpriced=self._unpriced,
+            seconds=dict(self._seconds),
+        )
+
+    def _used(self, episode: Episode) -> None:
+        self._tokens += episode.usage.prompt_tokens + episode.usage.completion_tokens
+        if episode.usage.cost_usd is None:
+            self._unpriced += 1
+        else:
+            self._cost += episode.usage.cost_usd
+        for phase, seconds in episode.seconds.items():
+            self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds

@@ -1,0 +1,108 @@
+"""Watchdog: nothing stalls in silence.
+
+Looks at what every episode does. A phase far beyond its usual time is dumped and reported; one beyond its cap is
+stopped as a failure of whoever did not answer, which the engine then retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from deskroll.errors import DeskrollError, DesktopTimeout, EvaluatorError, ModelError, SetupError
+from deskroll.rollout.backends import Backend
+from deskroll.rollout.config import RunConfig
+from deskroll.rollout.orders import Activity, name_of
+from deskroll.rollout.status import activities_of
+from deskroll.types import Episode, EpisodeKey, Event, EventSink, Phase, guarded
+
+_log = logging.getLogger(__name__)
+_LOOK_S = 2.0
+_BEYOND = 10.0
+"""A phase is far beyond its usual time at so many times that."""
+_GRACE_S = 30.0
+_CULPRIT: Mapping[Phase, type[DeskrollError]] = {
+    Phase.SETUP: SetupError,
+    Phase.MODEL: ModelError,
+    Phase.ACT: DesktopTimeout,
+    Phase.SETTLE: DesktopTimeout,
+    Phase.SCORE: EvaluatorError,
+}
+
+
+class Usual:
+    """How long each phase usually takes: of the last few hundred episodes, what nineteen in twenty stay below."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, deque[float]] = {}
+
+    def learn(self, episode: Episode) -> None:
+        """Take an episode's phases into account, those of its turns by the turn."""
+        for phase, seconds in episode.seconds.items():
+            turns = max(episode.steps, 1) if phase in (Phase.MODEL, Phase.ACT, Phase.SETTLE) else 1
+            self._seen.setdefault(phase, deque(maxlen=300)).append(seconds / turns)
+
+    def time_of(self, phase: Phase) -> float:
+        """In seconds; 0 where nothing is known."""
+        seen = sorted(self._seen.get(phase, ()))
+        return seen[int(len(seen) * 0.95)] if len(seen) >= 5 else 0.0
+
+
+class Watchdog:
+    """Runs beside an engine: `await watch()`."""
+
+    def __init__(self, backend: Backend, config: RunConfig, *, sink: EventSink | None = None) -> None:
+        self.usual = Usual()
+        self._backend = backend
+        self._config = config.watchdog
+        self._sink = guarded(sink)
+        self._reported: dict[tuple[EpisodeKey, int, Phase], float] = {}
+        self._caps = {
+            Phase.SETUP: config.limits.setup_timeout + _GRACE_S,
+            Phase.MODEL: (config.model.retries + 1) * (config.model.timeout + config.model.backoff_max) + _GRACE_S,
+            Phase.ACT: self._config.act_timeout,
+            Phase.SETTLE: self._config.act_timeout,
+            Phase.SCORE: config.limits.score_timeout + _GRACE_S,
+        }
+
+    async def watch(self, clock: Callable[[], float] = time.time) -> None:
+        """Look, for ever."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self.look(clock())
+
+    def look(self, now: float) -> None:
+        """Look once."""
+        live = set()
+        for each in activities_of(self._backend.workers()):
+            live.add((each.key, each.attempt, each.phase))
+            seconds = now - each.since
+            if each.phase in self._caps and seconds > self._caps[each.phase]:
+                self._stop(each, seconds)
+            elif each.phase is not Phase.DESKTOP and seconds > self._stalled_after(each.phase):
+                self._report(each, seconds)
+        self._reported = {key: at for key, at in self._reported.items() if key in live}
+
+    def _stalled_after(self, phase: Phase) -> float:
+        return max(self._config.stalled_after, _BEYOND * self.usual.time_of(phase))
+
+    def _report(self, each: Activity, seconds: float) -> None:
+        mark = (each.key, each.attempt, each.phase)
+        if self._reported.get(mark) == each.since:
+            return
+        self._reported[mark] = each.since
+        usual = self.usual.time_of(each.phase)
+        why = f"{each.phase} has taken {seconds:.0f} s" + (f"; usual: {usual:.1f} s" if usual else "")
+        on = f" on desktop {each.desktop}" if each.desktop else ""
+        _log.warning("%s%s is stalled: %s", name_of(each.key, each.attempt), on, why)
+        self._sink.emit(Event(kind="episode.stalled", subject=name_of(each.key, each.attempt), data={"reason": why}))
+        self._backend.dump(each.key, each.attempt, why)
+
+    def _stop(self, each: Activity, seconds: float) -> None:
+        name = name_of(each.key, each.attempt)
+        error = _CULPRIT[each.phase](f"{each.phase} of {name} took {seconds:.0f} s, and was stopped by the watchdog")
+        _log.warning("%s", error)
+        self._backend.stop(each.key, each.attempt, error)

@@ -1,0 +1,161 @@
+"""Group commit: attempts that end at the same time are made durable together, in one visit to a thread.
+
+A commit is: every file durable, then the manifest under its own name, then the folder durable. One attempt by itself
+costs a few `fsync`s. From `TOGETHER` attempts on, one `syncfs` stands for all of their files and a second one for their
+folders, where the file system is known to report errors by it. A `syncfs` also writes what others left in the same file
+system; where that takes long, `fsync` is used for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deskroll.errors import StoreError
+from deskroll.store.storage import store_error
+
+TOGETHER = 3
+"""Attempts from which on `syncfs` is the cheaper way."""
+SLOW_S = 0.1
+"""A `syncfs` that takes longer writes other people's data ..."""
+PAUSE_S = 30.0
+"""... and is not used again for so long."""
+_JOURNALLING = frozenset({"ext4", "xfs", "btrfs"})
+"""File systems where `syncfs` writes everything and reports errors, and an `fsync` also covers the folders above."""
+_REPORTING_SINCE = (5, 8)
+"""The kernel since which `syncfs` reports errors at all."""
+
+
+@dataclass
+class Commit:
+    """What one attempt wants to be made durable."""
+
+    folder: str
+    """Its folder; those above it may be new as well."""
+    files: Sequence[str]
+    folders: Sequence[str]
+    """Folders within its own."""
+    rename: tuple[str, str]
+    """The manifest, as it is called and as it shall be called when all else is durable."""
+    done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Commits:
+    """The commits below one root, in this process."""
+
+    def __init__(self, root: str) -> None:
+        self.rounds = 0
+        """Visits to the thread so far."""
+        self._root = root
+        self._fd: int | None = None
+        self._journalling = False
+        self._waiting: list[Commit] = []
+        self._at_work: asyncio.Future[None] | None = None
+        self._not_before = 0.0
+
+    def prepare(self) -> None:
+        """To be called before anything is written: `syncfs` reports what went wrong since its file was opened."""
+        if self._fd is None:
+            self._fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._fd)
+            self._journalling = is_journalling(self._root)
+
+    async def add(self, commit: Commit) -> None:
+        """Return when the commit is durable; StoreError when it cannot be made so."""
+        self._waiting.append(commit)
+        if self._at_work is None:
+            self._next()
+        await commit.done
+
+    def _next(self) -> None:
+        batch, self._waiting = self._waiting, []
+        if not batch:
+            self._at_work = None
+            return
+        self._at_work = asyncio.get_running_loop().run_in_executor(None, self._make_durable, batch)
+        self._at_work.add_done_callback(lambda work: self._ended(batch, work))
+
+    def _ended(self, batch: list[Commit], work: asyncio.Future[None]) -> None:
+        error = StoreError("the event loop was closed") if work.cancelled() else work.exception()
+        for commit in batch:
+            if commit.done.done():  # whoever waited was cancelled
+                continue
+            if isinstance(error, OSError):
+                commit.done.set_exception(store_error("make durable", commit.folder, error))
+            elif error is not None:
+                commit.done.set_exception(error)
+            else:
+                commit.done.set_result(None)
+        self._next()
+
+    def _make_durable(self, batch: list[Commit]) -> None:
+        self.rounds += 1
+        if len(batch) >= TOGETHER and self._journalling and time.monotonic() >= self._not_before:
+            self._all_at_once(batch)
+        else:
+            for commit in batch:
+                self._one(commit)
+
+    def _all_at_once(self, batch: list[Commit]) -> None:
+        begun = time.monotonic()
+        self._syncfs()
+        for commit in batch:
+            os.rename(*commit.rename)  # noqa: PTH104
+        self._syncfs()
+        if time.monotonic() - begun > SLOW_S:
+            self._not_before = time.monotonic() + PAUSE_S
+
+    def _one(self, commit: Commit) -> None:
+        for path in (*commit.files, *commit.folders):
+            sync(path)
+        os.rename(*commit.rename)  # noqa: PTH104
+        sync(commit.folder)
+        above = commit.folder
+        while not self._journalling and len(above) > len(self._root):
+            above = above.rpartition("/")[0]
+            sync(above)
+
+    def _syncfs(self) -> None:
+        if ctypes.CDLL(None, use_errno=True).syncfs(self._fd) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write everything: a disk that is about to be full takes a part at first."""
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, data[written:])
+
+
+def sync(path: str) -> None:
+    """Make a file's content durable, or a folder's names."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def is_journalling(root: str) -> bool:
+    """Whether a folder's file system is one of those that are known well enough to sync it as a whole."""
+    release = os.uname().release.split("-")[0].split(".")
+    if tuple(int(each) if each.isdigit() else 0 for each in release[:2]) < _REPORTING_SINCE:
+        return False
+    try:
+        device = os.stat(root).st_dev  # noqa: PTH116
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return False
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in mounts:
+        fields = line.split()
+        if fields[2] == wanted and "-" in fields:
+            return fields[fields.index("-") + 1] in _JOURNALLING
+    return False

@@ -1,0 +1,127 @@
+"""Run: a run as anybody may read it, also while it goes on. Nothing is locked and nothing is written.
+
+What is read is what was durable, or on its way to be, when `Run.open` or `refresh` was called. Attempts are read from
+their folders: sealed ones as they were sealed, others as far as they got. `find_run` finds a run by what a person
+names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from deskroll.errors import InputError, StoreError, plain
+from deskroll.store import journal, lock, paths
+from deskroll.store.attempt import AttemptReader
+from deskroll.store.index import Index
+from deskroll.store.info import RunInfo, read_info
+from deskroll.store.journal import DesktopChanged, JournalRecord
+from deskroll.store.local import LocalStorage
+from deskroll.store.sink_objects import read_journal
+from deskroll.store.storage import Storage, join
+from deskroll.types import Episode, EpisodeKey
+
+K = TypeVar("K", bound=JournalRecord)
+_LISTED = 10
+"""Runs that an error lists."""
+
+
+class Run:
+    """A run that is read."""
+
+    def __init__(self, storage: Storage, info: RunInfo) -> None:
+        self.storage = storage
+        self.info = info
+        self.index = Index()
+        self._read = 0
+
+    @classmethod
+    def open(cls, root: str | Path) -> Run:
+        """Read the run in the folder `root`; `find_run` finds that folder."""
+        storage = Storage.at(root)
+        run = cls(storage, read_info(storage))
+        run.refresh()
+        return run
+
+    @property
+    def root(self) -> str:
+        """Its folder."""
+        return self.storage.root
+
+    def refresh(self) -> None:
+        """Take in what was written since."""
+        if not self.storage.local:  # lines of a coordinator that was superseded may be gone again
+            self.index, self._read = Index(), 0
+        new = read_journal(self.storage, self._read)
+        new = new[: journal.whole(new)]
+        self.index.extend(new, self.storage.shown(paths.JOURNAL))
+        self._read += len(new)
+
+    def outcomes(self) -> list[Episode]:
+        """The outcome of every episode that has one."""
+        return self.index.outcomes()
+
+    def unfinished(self) -> list[EpisodeKey]:
+        """Planned episodes that have no outcome."""
+        return self.index.unfinished()
+
+    def records(self, kind: type[K]) -> Iterator[K]:
+        """Every record of one kind, in order, those of superseded coordinators included."""
+        return self.index.records(kind)
+
+    def desktop_changes(self) -> list[DesktopChanged]:
+        """What became of the desktops, in order."""
+        return list(self.records(DesktopChanged))
+
+    def attempt(self, key: EpisodeKey, attempt: int) -> AttemptReader:
+        """The folder of one attempt."""
+        return AttemptReader(self.storage, paths.attempt_folder(key, attempt))
+
+    def holder(self) -> lock.Holder | None:
+        """Who runs it at this moment; None when nobody does, or when that cannot be seen."""
+        return lock.holder(self.storage) if isinstance(self.storage, LocalStorage) else None
+
+    def verify(self) -> list[str]:
+        """What is wrong with the files of the outcomes, a line each; empty: nothing is."""
+        return [
+            problem
+            for key, entry in self.index.entries.items()
+            if entry.outcome is not None
+            for problem in self.attempt(key, entry.outcome.attempt).verify()
+        ]
+
+
+def find_run(path: str | Path, *, newest: bool = False) -> str:
+    """The folder of the run that `path` means; of several in it, the newest where that is asked for."""
+    text = str(path).rstrip("/") or "/"
+    if text.rpartition("/")[2] == paths.RUN_JSON:
+        text = text.rpartition("/")[0] or ("/" if text.startswith("/") else ".")
+    storage = Storage.at(text)
+    if storage.exists(paths.RUN_JSON):
+        return text
+    runs = _runs(storage, text)
+    if not runs:
+        raise InputError(
+            f"{plain(text)} is no run and holds none: there is no {paths.RUN_JSON} in it or in a folder of it. "
+            "Name the folder of a run (<output_dir>/<run_id>)"
+        )
+    if len(runs) == 1 or newest:
+        return runs[0][1]
+    listed = "\n".join(f"  {plain(run)}" for _, run in runs[:_LISTED])
+    more = f"\n  and {len(runs) - _LISTED} more" if len(runs) > _LISTED else ""
+    raise InputError(f"{plain(text)} holds {len(runs)} runs: name one of them (newest first):\n{listed}{more}")
+
+
+def _runs(storage: Storage, text: str) -> list[tuple[float, str]]:
+    """Runs in a folder, newest first."""
+    found = []
+    for name in storage.list():
+        folder = join(text, name.rstrip("/"))
+        if name.endswith("/") and storage.exists(f"{name}{paths.RUN_JSON}"):
+            try:
+                created_at = read_info(Storage.at(folder)).created_at
+            except StoreError:  # it is a run, though a damaged one: whoever opens it is told
+                created_at = 0.0
+            found.append((created_at, folder))
+    return sorted(found, reverse=True)

@@ -1,0 +1,256 @@
+"""RunStore: the coordinator's side of a run. Alone it writes run.json, the journal, the results and the summary.
+
+Guarantees: one coordinator at a time (a lock on a local path, an epoch in an object store); a record that contradicts
+what is known is refused before it is written; what `sync` has returned for is durable; when something cannot be
+written, everybody is told, and what was durable before stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import deskroll
+from deskroll.errors import StoreError
+from deskroll.store import info as run_info
+from deskroll.store import journal, paths
+from deskroll.store.index import Index
+from deskroll.store.info import RunInfo
+from deskroll.store.journal import Closed, CloseReason, JournalRecord, Opened, Sealed
+from deskroll.store.local import LocalStorage
+from deskroll.store.lock import Lock, this_process
+from deskroll.store.pump import Pump
+from deskroll.store.results import Describe, Result, ResultsFile
+from deskroll.store.sink import JournalFile, JournalSink
+from deskroll.store.sink_objects import JournalObjects
+from deskroll.store.storage import Storage
+from deskroll.types import EpisodeKey
+
+WAIT_S = 20.0
+"""How long a resume waits for those who still hold the run."""
+OnFailure = Callable[[StoreError], None]
+
+
+class RunStore:
+    """A run that is being written. Made by `create` or `resume`."""
+
+    def __init__(
+        self, storage: Storage, info: RunInfo, index: Index, epoch: int, pump: Pump, describe: Describe | None
+    ) -> None:
+        self.storage = storage
+        self.info = info
+        self.index = index
+        """What the journal says, with everything that was written here already in it."""
+        self.epoch = epoch
+        """To be put on every record that has one."""
+        self.lock_fd: int | None = None
+        """To be inherited by worker processes, which so hold the run as well; None in an object store."""
+        self._lock: Lock | None = None
+        self._pump = pump
+        self._describe = describe or (lambda key: "")
+        self._end: tuple[CloseReason, str] | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def create(
+        cls,
+        root: str | Path,
+        info: RunInfo,
+        *,
+        describe: Describe | None = None,
+        on_failure: OnFailure | None = None,
+        note: str = "",
+    ) -> AsyncIterator[RunStore]:
+        """Make a run in the folder `root`, which must not hold one yet."""
+        storage = Storage.at(root)
+        async with _held(storage, 0.0, make=True) as lock:
+            if await asyncio.to_thread(storage.exists, paths.RUN_JSON):
+                raise StoreError(f"{storage.root} holds a run already: resume it, or choose another folder")
+            await asyncio.to_thread(storage.write_atomic, paths.RUN_JSON, run_info.encode(info))
+            async with cls._opened(storage, info, lock, describe, on_failure, note) as store:
+                yield store
+
+    @classmethod
+    @asynccontextmanager
+    async def resume(
+        cls,
+        root: str | Path,
+        *,
+        describe: Describe | None = None,
+        on_failure: OnFailure | None = None,
+        wait_s: float = WAIT_S,
+        note: str = "",
+    ) -> AsyncIterator[RunStore]:
+        """Take up the run in the folder `root` where it was left."""
+        storage = Storage.at(root)
+        info = await asyncio.to_thread(run_info.read_info, storage)
+        async with (
+            _held(storage, wait_s, make=False) as lock,
+            cls._opened(storage, info, lock, describe, on_failure, note) as store,
+        ):
+            yield store
+
+    # --- while the run goes on ---
+
+    def write(self, *records: JournalRecord) -> None:
+        """Put records into the journal, soon; StoreError when one makes no sense, or nothing can be written."""
+        for record in records:
+            self._pump.check()
+            line = journal.encode(record)
+            self.index.apply(record)
+            result = b""
+            if type(record) is Sealed:
+                result = Result.of(record.episode, self._describe(record.episode.key)).encode()
+            self._pump.put(line, result)
+
+    async def sync(self) -> None:
+        """Return when everything that was written so far is durable."""
+        await self._pump.sync()
+
+    @property
+    def failed(self) -> asyncio.Future[StoreError]:
+        """Done when something could not be written; nothing more can be, then."""
+        return self._pump.failed
+
+    async def next_attempt(self, key: EpisodeKey) -> int:
+        """The number for another attempt: one whose folder is not there, whatever a killed coordinator left."""
+        number = self.index.attempts(key) + 1
+        while self.epoch > 1 and await self._folder_exists(key, number):
+            number += 1
+        return number
+
+    def note(self, *, socket: str) -> None:
+        """Write into the lock where this coordinator answers. Nothing in an object store."""
+        if self._lock is not None:
+            self._lock.note(this_process(socket))
+
+    async def write_summary(self, data: bytes) -> None:
+        """Write or replace summary.json."""
+        await asyncio.to_thread(self.storage.write_atomic, paths.SUMMARY, data)
+
+    def end_as(self, why: CloseReason, note: str = "") -> None:
+        """Say why the run is left; else it is seen by what is unfinished and whether there was an error."""
+        self._end = (why, note)
+
+    # --- opening and closing ---
+
+    @classmethod
+    @asynccontextmanager
+    async def _opened(
+        cls,
+        storage: Storage,
+        info: RunInfo,
+        lock: Lock | None,
+        describe: Describe | None,
+        on_failure: OnFailure | None,
+        note: str,
+    ) -> AsyncIterator[RunStore]:
+        sink: JournalSink = JournalFile(storage) if isinstance(storage, LocalStorage) else JournalObjects(storage)
+        results = ResultsFile(storage)
+        try:
+            data, free = await asyncio.to_thread(_open_files, sink, results)
+            index = Index.load(data, storage.shown(paths.JOURNAL))
+            pump = Pump(_appender(sink, results), sink.pace_s)
+            store = cls(storage, info, index, max(free, index.epoch + 1), pump, describe)
+            if lock is not None:
+                store._lock, store.lock_fd = lock, lock.fd
+            async with _pumping(pump, on_failure):
+                await store._open(note)
+                try:
+                    yield store
+                except BaseException as error:
+                    await store._close(error, sink)
+                    raise
+                else:
+                    await store._close(None, sink)
+        finally:
+            results.close()
+            sink.close()
+
+    async def _open(self, note: str) -> None:
+        self.write(
+            Opened(
+                epoch=self.epoch,
+                at=time.time(),
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                version=deskroll.__version__,
+                config_digest=self.info.config_digest,
+                note=note,
+            )
+        )
+        await self.sync()
+
+    async def _close(self, error: BaseException | None, sink: JournalSink) -> None:
+        if error is not None and self.failed.done():
+            return  # that error is raised already, and nothing can be written
+        why, note = self._end or self._reason(error)
+        self.write(Closed(epoch=self.epoch, at=time.time(), why=why, note=note))
+        await self.sync()
+        await asyncio.to_thread(self._rewrite_results)
+        await asyncio.to_thread(sink.finish)
+
+    def _reason(self, error: BaseException | None) -> tuple[CloseReason, str]:
+        if error is None:
+            finished = self.index.closed is None and not self.index.unfinished()
+            return (CloseReason.FINISHED if finished else CloseReason.STOPPED), ""
+        if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+            return CloseReason.STOPPED, type(error).__name__
+        return CloseReason.FAILED, f"{type(error).__name__}: {error}"
+
+    def _rewrite_results(self) -> None:
+        episodes = self.index.outcomes()
+        lines = (Result.of(episode, self._describe(episode.key)).encode() for episode in episodes)
+        self.storage.write_atomic(paths.RESULTS, b"".join(lines))
+
+    async def _folder_exists(self, key: EpisodeKey, attempt: int) -> bool:
+        folder = paths.attempt_folder(key, attempt)
+        if isinstance(self.storage, LocalStorage):
+            return self.storage.exists(folder)
+        return bool(await asyncio.to_thread(self.storage.list, folder))
+
+
+@asynccontextmanager
+async def _held(storage: Storage, wait_s: float, *, make: bool) -> AsyncIterator[Lock | None]:
+    """The lock of the run's folder, on a local path."""
+    if not isinstance(storage, LocalStorage):
+        yield None
+        return
+    if make:
+        await asyncio.to_thread(storage.make_root)
+    lock = await Lock.acquire(storage, wait_s)
+    try:
+        yield lock
+    finally:
+        lock.release()
+
+
+@asynccontextmanager
+async def _pumping(pump: Pump, on_failure: OnFailure | None) -> AsyncIterator[None]:
+    """The pump at work, until everything is written."""
+    if on_failure is not None:
+        pump.failed.add_done_callback(lambda failed: on_failure(failed.result()))
+    task = asyncio.create_task(pump.run(), name="deskroll-journal")
+    try:
+        yield
+    finally:
+        pump.stop()
+        await asyncio.shield(task)
+
+
+def _open_files(sink: JournalSink, results: ResultsFile) -> tuple[bytes, int]:
+    results.open()
+    return sink.open()
+
+
+def _appender(sink: JournalSink, results: ResultsFile) -> Callable[[bytes, bytes], None]:
+    def append(lines: bytes, result_lines: bytes) -> None:
+        sink.append(lines)
+        results.append(result_lines)
+
+    return append
