@@ -34,9 +34,16 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def load(model_cls: type[Model], path: Path | None = None, overrides: Sequence[str] = ()) -> Model:
-    """Read `path` (without one, nothing but defaults), lay `overrides` over it in order, and validate."""
-    document = _read(path) if path is not None else _Document()
+def load(
+    model_cls: type[Model],
+    path: Path | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    base: Mapping[str, object] | None = None,
+    name: str = "settings",
+) -> Model:
+    """Read `path` (without one: `base`, called `name`; without that, defaults), lay `overrides` over it, validate."""
+    document = _read(path) if path is not None else _Document(name, base or {})
     for override in overrides:
         document = document.overridden(override)
     return _validated(model_cls, document)

@@ -21,8 +21,10 @@ _COMMANDS = {
     "models": ("deskroll.cli.models:models", "Ask a model one question; serve a scripted one, without any key."),
     "pool": ("deskroll.cli.pool:pool", "Share desktops among programs: serve a pool, see it, steer it."),
     "report": ("deskroll.cli.report:report", "What a run came to: success, failures, time, cost; as a page, too."),
+    "run": ("deskroll.cli.run:run", "Run an agent on tasks, in parallel, and score every attempt."),
     "stats": ("deskroll.cli.report:stats", "Runs beside each other: each success rate, and how far they scatter."),
     "compare": ("deskroll.cli.report:compare", "Two runs task by task: better, worse, and whether that may be chance."),
+    "status": ("deskroll.cli.status:status", "What a live run does, what is stuck, what limits."),
     "doctor": ("deskroll.cli.doctor:doctor", "What is there, what is missing, what to run."),
 }
 

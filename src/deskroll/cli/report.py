@@ -12,7 +12,7 @@ import msgspec
 from deskroll.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console
 
     from deskroll.report.results import Results
 
@@ -52,7 +52,8 @@ def report(run: str, as_json: bool, csv_file: Path | None, html_file: Path | Non
     if as_json:
         click.echo(msgspec.json.encode(summary))
         return
-    _show(terminal.report(results.name, results.state, summary))
+    console = _console()
+    console.print(terminal.report(results.name, results.state, summary, console.width))
     for written in (csv_file, html_file):
         if written is not None:
             click.echo(f"wrote {written}")
@@ -75,7 +76,8 @@ def stats(runs: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(found))
     else:
-        _show(terminal.repeated(found))
+        console = _console()
+        console.print(terminal.repeated(found, console.width))
 
 
 @click.command(epilog="Example:  deskroll compare out/old-model out/new-model --out differing.csv")
@@ -103,7 +105,7 @@ def compare(a: str, b: str, as_json: bool, out: str | None) -> None:
     if as_json:
         click.echo(msgspec.json.encode(found))
         return
-    _show(terminal.compared(found))
+    _console().print(terminal.compared(found))
     if path is not None:
         click.echo(f"\nwrote {path}")
 
@@ -122,10 +124,9 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:80] or "run"
 
 
-def _show(picture: RenderableType) -> None:
+def _console() -> Console:
     from rich.console import Console  # noqa: PLC0415
 
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)  # no terminal folds lines there, and programs want them whole
-    console.print(picture)
+    # Where no terminal folds lines, programs want them whole.
+    return console if console.is_terminal else Console(highlight=False, width=200)

@@ -124,7 +124,8 @@ class ChatClient:
         try:
             completion = read_answer(body, asked=self.settings.name, price=self._price, version=version, tries=tries)
         except Unusable as error:
-            raise _Failed(str(error)) from None
+            said = self._said(body).message
+            raise _Failed(f"{error}{f'; it says: {said}' if said else ''}") from None
         self._answered_at = time.monotonic()
         return completion
 
@@ -138,7 +139,7 @@ class ChatClient:
             async with session.post(self._url, data=Body(parts), allow_redirects=False) as response:
                 return response.status, response.headers, await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise _Failed(self._cause(error)) from None
+            raise _Failed(self._cause(error, self.settings.timeout)) from None
         finally:
             del self._open[serial]
 
@@ -156,12 +157,12 @@ class ChatClient:
             raise ModelError(f"{self._who}: the client is not open; use it inside `async with`")
         return self._session
 
-    def _cause(self, error: BaseException) -> str:
+    def _cause(self, error: BaseException, limit: float) -> str:
         """What went wrong with a connection, without what aiohttp would tell of addresses and headers."""
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return f"no connection within {self.settings.connect_timeout:g} s{_HINT}"
         if isinstance(error, TimeoutError):
-            return f"no complete answer within {self.settings.timeout:g} s"
+            return f"no complete answer within {limit:g} s"
         if isinstance(error, aiohttp.ClientConnectorError):
             number = error.os_error.errno
             # asyncio's own words repeat the address; those of a name that is not found have no such number.
@@ -176,7 +177,7 @@ class ChatClient:
         return f"the connection failed: {type(error).__name__}: {error}"
 
     def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError | _Failed:
-        said = refusal(body)
+        said = self._said(body)
         what = self._clean(f"status {status}{f': {said.message}' if said.message else ''}")
         if (status in _RETRIED or status >= 500) and said.code != _NO_QUOTA:
             return _Failed(what, retry_after(headers))
@@ -200,15 +201,14 @@ class ChatClient:
 
     async def check(self) -> tuple[str, ...]:
         """Whether endpoint and key work: the names of the models that it lists, none where it has no list."""
-        timeout = aiohttp.ClientTimeout(
-            total=min(_CHECK_S, self.settings.timeout), connect=self.settings.connect_timeout
-        )
+        limit = min(_CHECK_S, self.settings.timeout)
+        timeout = aiohttp.ClientTimeout(total=limit, connect=self.settings.connect_timeout)
         try:
             url = self.endpoint.path("models")
             async with self._live().get(url, timeout=timeout, allow_redirects=False) as response:
                 status, headers, body = response.status, response.headers, await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise ModelError(f"{self._who}: {self._clean(self._cause(error))}") from None
+            raise ModelError(f"{self._who}: {self._clean(self._cause(error, limit))}") from None
         if status in (404, 405, 501):
             return ()
         if status != 200:
@@ -223,8 +223,13 @@ class ChatClient:
     def _who(self) -> str:
         return f"model {plain(self.settings.name, 200)} at {self.endpoint.shown}"
 
+    def _said(self, body: bytes) -> Refusal:
+        """What a server says, without the key where it repeats that: before anything is cut off."""
+        key = self.endpoint.key
+        return refusal(body.replace(key.get_secret_value().encode(), b"***") if key is not None else body)
+
     def _clean(self, text: str) -> str:
-        """A text that may be shown, even where a server repeats the key."""
+        """A text that may be shown, even where the key is in it."""
         key = self.endpoint.key
         return plain(text.replace(key.get_secret_value(), "***") if key is not None else text, 1000)
 

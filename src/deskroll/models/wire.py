@@ -114,8 +114,7 @@ def read_answer(body: bytes, *, asked: str, price: Price | None, version: str, t
         raise Unusable(f"the answer is no valid JSON: {error}") from None
     choice = answer.choices[0] if answer.choices else None
     if choice is None or choice.message is None:
-        said = refusal(body).message
-        raise Unusable(f"the answer holds no choices{f': {said}' if said else ''}")
+        raise Unusable("the answer holds no choices")
     message, used = choice.message, _count(answer.usage)
     return Completion(
         text=_text(message),

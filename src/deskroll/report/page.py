@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from deskroll.actions import Action
-from deskroll.errors import StoreError, plain
+from deskroll.errors import MissingDependency, StoreError, plain
 from deskroll.report import words
 from deskroll.report.outcome import outcome_of, score_of, succeeded, unscored_because
 from deskroll.report.results import Results
@@ -154,7 +154,7 @@ def view(results: Results, episode: Episode, screens: Screens, thumbnails: Thumb
     attempt = results.run.attempt(episode.key, episode.attempt)
     try:
         steps = attempt.steps()
-    except StoreError as error:
+    except (StoreError, MissingDependency) as error:
         return EpisodeView(steps=[], screens=[], note=_long(f"Its steps cannot be read: {error}"))
     shown = steps[:MAX_STEPS]
     wanted = {Screens.ALL: shown, Screens.LAST: [s for s in steps if s.screen][-1:], Screens.NONE: []}[screens]

@@ -11,11 +11,8 @@ import msgspec
 from deskroll.errors import InputError, StoreError
 from deskroll.report.stats import Plan, summarise
 from deskroll.report.summary import Summary
-from deskroll.store import journal, paths
-from deskroll.store.find import find_run
-from deskroll.store.info import RunInfo
+from deskroll.store import Run, RunInfo, find_run, journal, paths
 from deskroll.store.journal import CloseReason, DesktopChanged, Failed, Sealed
-from deskroll.store.reader import Run
 from deskroll.types import Episode, EpisodeKey
 
 

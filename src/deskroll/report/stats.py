@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from deskroll.errors import FailureClass
 from deskroll.report.consumption import consumption, time_under_way
 from deskroll.report.intervals import Interval, clustered_rate, mean_interval
-from deskroll.report.outcome import by_group, by_task, score_of, succeeded, unscored_because
+from deskroll.report.outcome import FULL_MARKS, by_group, by_task, score_of, unscored_because
 from deskroll.report.passk import pass_at_k
 from deskroll.report.summary import Estimate, FailureCount, Method, Summary, Tally
 from deskroll.types import Episode, Record
@@ -69,35 +69,39 @@ def summarise(
 
 def tally(name: str, planned: int | None, episodes: Sequence[Episode]) -> Tally:
     """Count the outcomes of one part of a run."""
-    scores = [score for episode in episodes if (score := score_of(episode)) is not None]
-    successes = sum(map(succeeded, episodes))
-    unscored = Counter(unscored_because(episode) for episode in episodes if score_of(episode) is None)
-    scored = [episode for episode in episodes if score_of(episode) is not None]
+    attempted: dict[str, list[float]] = defaultdict(list)
+    scored: dict[str, list[float]] = defaultdict(list)
+    unscored: Counter[str] = Counter()
+    for episode in episodes:
+        score, task = score_of(episode), episode.key.task
+        attempted[task].append(float(score is not None and score >= FULL_MARKS))
+        if score is None:
+            unscored[unscored_because(episode)] += 1
+        else:
+            scored[task].append(score)
+    won = [[float(score >= FULL_MARKS) for score in scores] for scores in scored.values()]
     return Tally(
         name=name,
         planned=planned,
         attempted=len(episodes),
-        scored=len(scores),
-        unscored=len(episodes) - len(scores),
+        scored=len(episodes) - unscored.total(),
+        unscored=unscored.total(),
         unscored_by=dict(unscored.most_common()),
-        successes=successes,
-        over_attempted=_rate(episodes),
-        over_scored=_rate(scored),
-        mean_score=_mean(scored),
+        successes=round(sum(map(sum, won))),
+        over_attempted=_rate(list(attempted.values())),
+        over_scored=_rate(won),
+        mean_score=_estimate(_mean(scored.values()), mean_interval(scored.values()), Method.STUDENT_T),
     )
 
 
-def _rate(episodes: Sequence[Episode]) -> Estimate:
-    tasks = [[float(succeeded(each)) for each in group] for group in by_task(episodes).values()]
-    single = len(tasks) == len(episodes)
-    value = sum(map(succeeded, episodes)) / len(episodes) if episodes else None
-    return _estimate(value, clustered_rate(tasks), Method.WILSON if single else Method.WILSON_BY_TASK)
+def _rate(tasks: list[list[float]]) -> Estimate:
+    single = all(len(values) == 1 for values in tasks)
+    return _estimate(_mean(tasks), clustered_rate(tasks), Method.WILSON if single else Method.WILSON_BY_TASK)
 
 
-def _mean(scored: Sequence[Episode]) -> Estimate:
-    tasks = [[score_of(each) or 0.0 for each in group] for group in by_task(scored).values()]
-    value = math.fsum(map(math.fsum, tasks)) / len(scored) if scored else None
-    return _estimate(value, mean_interval(tasks), Method.STUDENT_T)
+def _mean(tasks: Iterable[Sequence[float]]) -> float | None:
+    values = [value for task in tasks for value in task]
+    return math.fsum(values) / len(values) if values else None
 
 
 def _estimate(value: float | None, interval: Interval | None, method: Method) -> Estimate:

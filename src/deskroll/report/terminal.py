@@ -20,6 +20,8 @@ from deskroll.report.summary import Summary, Tally
 
 LONGEST_LIST = 40
 """Differing tasks that are shown; the file holds them all."""
+_WIDE = 100
+"""Columns of a terminal from which on a table shows all it has."""
 _DENOMINATORS = (
     "Over attempted: what was not scored counts as no success. Over scored: it is left out. In brackets: 95% intervals."
 )
@@ -32,13 +34,13 @@ _TESTS = {
 }
 
 
-def report(name: str, state: str, summary: Summary) -> Group:
-    """The whole report of a run."""
+def report(name: str, state: str, summary: Summary, width: int) -> Group:
+    """The whole report of a run, for a terminal of so many columns."""
     parts: list[RenderableType] = [
         Text.assemble((plain(name), "bold"), "  ", (state, "green" if summary.finished else "yellow")),
         *(Text(note, style="dim") for note in summary.notes),
         Text(),
-        _outcomes(summary),
+        _outcomes(summary, width),
         Text(_DENOMINATORS, style="dim"),
     ]
     for table in (_pass_at_k(summary), _failures(summary), _phases(summary)):
@@ -47,14 +49,14 @@ def report(name: str, state: str, summary: Summary) -> Group:
     return Group(*parts, Text(), *_totals(summary))
 
 
-def repeated(found: Repeats) -> Group:
-    """Several runs beside each other."""
-    table = _table("RUN", *_TALLY_HEADS)
+def repeated(found: Repeats, width: int) -> Group:
+    """Several runs beside each other, for a terminal of so many columns."""
+    table = _tallies("RUN", width)
     for run in found.runs:
-        table.add_row(*_tally_row(run, plain(run.name)))
+        _add(table, run, run.name)
     if len(found.runs) > 1:
         table.add_section()
-        table.add_row(*_tally_row(found.total, "total"), style="bold")
+        _add(table, found.total, "total", style="bold")
     parts: list[RenderableType] = [table, Text(_DENOMINATORS, style="dim")]
     if len(found.runs) > 1:
         parts += [Text(), _scatter(found), Text(_BY_CHANCE, style="dim")]
@@ -111,33 +113,39 @@ def _side(side: Side | None) -> str:
     return words.number(side.score) if side.score is not None else ", ".join(side.unscored_by)
 
 
-_TALLY_HEADS = ("PLANNED", "ATTEMPTED", "SCORED", "SUCCESSES", "OVER ATTEMPTED", "OVER SCORED", "MEAN SCORE")
-
-
-def _outcomes(summary: Summary) -> Table:
-    table = _table("DOMAIN", *_TALLY_HEADS)
+def _outcomes(summary: Summary, width: int) -> Table:
+    table = _tallies("DOMAIN", width)
     for part in summary.domains:
-        table.add_row(*_tally_row(part, plain(part.name, 40)))
+        _add(table, part, part.name)
     table.add_section()
     if summary.phases:
         for part in summary.phases:
-            table.add_row(*_tally_row(part, f"phase {plain(part.name, 40)}"))
+            _add(table, part, f"phase {part.name}")
         table.add_section()
-    table.add_row(*_tally_row(summary.overall, "all"), style="bold")
+    _add(table, summary.overall, "all", style="bold")
     return table
 
 
-def _tally_row(part: Tally, name: str) -> tuple[RenderableType, ...]:
-    return (
-        Text(name),
-        words.NOTHING if part.planned is None else f"{part.planned:,}",
-        f"{part.attempted:,}",
+def _tallies(name: str, width: int) -> Table:
+    """An empty table of tallies; on a narrow terminal without the mean score, which is the least missed."""
+    table = _table(name, "ATTEMPTED", "SCORED", "SUCCESS", "OVER ATTEMPTED", "OVER SCORED", "MEAN SCORE")
+    if width < _WIDE:
+        table.columns.pop()
+    return table
+
+
+def _add(table: Table, part: Tally, name: str, style: str = "") -> None:
+    of = f"/{part.planned:,}" if part.planned not in (None, part.attempted) else ""
+    cells: tuple[RenderableType, ...] = (
+        Text(plain(name, 40)),
+        f"{part.attempted:,}{of}",
         f"{part.scored:,}",
         f"{part.successes:,}",
         words.rate(part.over_attempted),
         words.rate(part.over_scored),
         words.score(part.mean_score),
     )
+    table.add_row(*cells[: len(table.columns)], style=style)
 
 
 def _pass_at_k(summary: Summary) -> Table | None:

@@ -9,11 +9,8 @@ NOTHING = "–"
 
 
 def percent(share: float | None) -> str:
-    """A share as `62.5%`; without the fraction where there is none."""
-    if share is None:
-        return NOTHING
-    text = f"{share * 100:.1f}"
-    return f"{text.removesuffix('.0')}%"
+    """A share as `62.5%`."""
+    return NOTHING if share is None else f"{share * 100:.1f}%"
 
 
 def interval(estimate: Estimate) -> str:

@@ -22,7 +22,6 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool import Pool, PoolConfig, PoolStatus
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.service import Listen, PoolClient, PoolService
-from deskroll.envs import env_kind, env_settings
 from deskroll.errors import DeskrollError, InputError
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.backends.inline import InlineBackend
@@ -31,6 +30,7 @@ from deskroll.rollout.config import RunConfig, differences
 from deskroll.rollout.control import Steering, serve_control, sockets_folder
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.limits import Limits
+from deskroll.rollout.loading import desktop_specs
 from deskroll.rollout.orders import EpisodeLimits, RunSpec
 from deskroll.rollout.plan import changed_tasks
 from deskroll.rollout.retry import Retries
@@ -76,7 +76,7 @@ class Session:
         """Open everything that a run needs, or that of the run at `resume`."""
         questions = {task.id: task.instruction for task in tasks}
         root = resume or join(config.output_dir, config.run_id or _new_run_id())
-        needed = _desktop_specs(config, tasks)
+        needed = desktop_specs(config, tasks)
         spec = _spec(config, root)
         journal = _Journal(guarded(sink))
         async with AsyncExitStack() as stack:
@@ -221,20 +221,6 @@ def _spec(config: RunConfig, root: str) -> RunSpec:
         agent_options=config.agent_options,
         limits=EpisodeLimits(**config.limits.model_dump()),
     )
-
-
-def _desktop_specs(config: RunConfig, tasks: Sequence[Task]) -> list[DesktopSpec]:
-    """What desktops the tasks need: one of each kind, the most wanted first."""
-    kinds = {name: env_kind(name) for name in {task.env or config.env for task in tasks}}
-    settings = {
-        name: env_settings(kind, config.env_options if name == config.env else {}, name) for name, kind in kinds.items()
-    }
-    specs: Counter[DesktopSpec] = Counter()
-    for task in tasks:
-        name = task.env or config.env
-        if (spec := kinds[name].desktop_spec(task, settings[name])) is not None:
-            specs[spec] += 1
-    return [spec for spec, _ in specs.most_common()]
 
 
 def _resolved(config: RunConfig) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Group commit: attempts that end at the same time are made durable together, in one visit to a thread.
 
-A commit is: every file durable, then the manifest under its own name, then the folder durable. One attempt by itself
-costs a few `fsync`s. From `TOGETHER` attempts on, one `syncfs` stands for all of their files and a second one for their
+A commit is: every file durable, then the manifest under its own name, then the folder durable. With few files that is
+an `fsync` for each. From `TOGETHER` files on, one `syncfs` stands for all of the files and a second one for the
 folders, where the file system is known to report errors by it. A `syncfs` also writes what others left in the same file
 system; where that takes long, `fsync` is used for a while.
 """
@@ -20,8 +20,8 @@ from pathlib import Path
 from deskroll.errors import StoreError
 from deskroll.store.storage import store_error
 
-TOGETHER = 3
-"""Attempts from which on `syncfs` is the cheaper way."""
+TOGETHER = 8
+"""Files in a batch from which on two `syncfs` are cheaper than an `fsync` for each."""
 SLOW_S = 0.1
 """A `syncfs` that takes longer writes other people's data ..."""
 PAUSE_S = 30.0
@@ -43,6 +43,8 @@ class Commit:
     """Folders within its own."""
     rename: tuple[str, str]
     """The manifest, as it is called and as it shall be called when all else is durable."""
+    error: OSError | None = None
+    """Why it could not be made durable."""
     done: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -82,21 +84,22 @@ class Commits:
         self._at_work.add_done_callback(lambda work: self._ended(batch, work))
 
     def _ended(self, batch: list[Commit], work: asyncio.Future[None]) -> None:
-        error = StoreError("the event loop was closed") if work.cancelled() else work.exception()
+        failed = StoreError("the event loop was closed") if work.cancelled() else work.exception()
         for commit in batch:
             if commit.done.done():  # whoever waited was cancelled
                 continue
-            if isinstance(error, OSError):
-                commit.done.set_exception(store_error("make durable", commit.folder, error))
-            elif error is not None:
-                commit.done.set_exception(error)
+            if failed is not None:
+                commit.done.set_exception(failed)
+            elif commit.error is not None:
+                commit.done.set_exception(store_error("make durable", commit.folder, commit.error))
             else:
                 commit.done.set_result(None)
         self._next()
 
     def _make_durable(self, batch: list[Commit]) -> None:
         self.rounds += 1
-        if len(batch) >= TOGETHER and self._journalling and time.monotonic() >= self._not_before:
+        many = sum(len(commit.files) for commit in batch) >= TOGETHER
+        if many and self._journalling and time.monotonic() >= self._not_before:
             self._all_at_once(batch)
         else:
             for commit in batch:
@@ -104,27 +107,41 @@ class Commits:
 
     def _all_at_once(self, batch: list[Commit]) -> None:
         begun = time.monotonic()
-        self._syncfs()
-        for commit in batch:
-            os.rename(*commit.rename)  # noqa: PTH104
-        self._syncfs()
+        try:
+            self._syncfs()
+            for commit in batch:
+                _rename(commit)
+            self._syncfs()
+        except OSError as error:
+            for commit in batch:
+                commit.error = error
         if time.monotonic() - begun > SLOW_S:
             self._not_before = time.monotonic() + PAUSE_S
 
     def _one(self, commit: Commit) -> None:
-        for path in (*commit.files, *commit.folders):
-            sync(path)
-        os.rename(*commit.rename)  # noqa: PTH104
-        sync(commit.folder)
-        above = commit.folder
-        while not self._journalling and len(above) > len(self._root):
-            above = above.rpartition("/")[0]
-            sync(above)
+        try:
+            for path in (*commit.files, *commit.folders):
+                sync(path)
+            os.rename(*commit.rename)  # noqa: PTH104
+            sync(commit.folder)
+            above = commit.folder
+            while not self._journalling and len(above) > len(self._root):
+                above = above.rpartition("/")[0]
+                sync(above)
+        except OSError as error:
+            commit.error = error
 
     def _syncfs(self) -> None:
         if ctypes.CDLL(None, use_errno=True).syncfs(self._fd) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
+
+
+def _rename(commit: Commit) -> None:
+    try:
+        os.rename(*commit.rename)  # noqa: PTH104
+    except OSError as error:  # somebody removed its folder: no harm to the others
+        commit.error = error
 
 
 def write_all(fd: int, data: bytes) -> None:

@@ -150,9 +150,9 @@ class Index:
     def extend(self, data: bytes, name: str) -> None:
         """Take in more of a journal, of which this index has read all before; a torn last line is skipped."""
         number = self._text.count
-        self._text.add(data)
         with uncollected():
             records = journal.decode_lines(data, _brief_decoder, name, number + 1)
+            self._text.add(data, len(records))
             sealed, folds = self._sealed, self._folds
             try:
                 for record in records:

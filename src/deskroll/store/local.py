@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -72,9 +72,12 @@ class LocalStorage(Storage):
             sync(target.rpartition("/")[0])
         return True
 
-    def upload(self, source: str, path: str) -> None:
-        """Copy a file."""
-        self.write_atomic(path, Path(source).read_bytes())
+    def upload(self, files: Mapping[str, str]) -> None:
+        """Copy files."""
+        for source, path in files.items():
+            with self._named("read", path):
+                data = Path(source).read_bytes()
+            self.write_atomic(path, data)
 
     def list(self, folder: str = "") -> list[str]:
         """Names in a folder, sorted; folders end in "/"."""

@@ -124,6 +124,6 @@ def _in_use(storage: LocalStorage, fd: int, wait_s: float) -> str:
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(by.since))
     whom = f"process {by.pid} on {plain(by.host)} since {since}" if by.pid else "another process"
     return (
-        f"{storage.root} is in use by {whom}, or by workers that it left behind; waited {wait_s:g} s. "
+        f"{storage.shown()} is in use by {whom}, or by workers that it left behind; waited {wait_s:g} s. "
         "Wait until it has ended, or stop it, then resume"
     )

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from deskroll.errors import MissingDependency, StoreError, plain
 from deskroll.store.paths import inside
 from deskroll.store.storage import Storage
 
 _EXTRAS = {"s3": "s3", "s3a": "s3"}
+_SECRET = re.compile(r"://[^/@]*@")
 
 
 class ObjectStorage(Storage):
@@ -25,17 +27,26 @@ class ObjectStorage(Storage):
 
     def __init__(self, url: str) -> None:
         self.root = url.rstrip("/") if not url.endswith("://") else url
-        self._scheme = url.partition("://")[0]
+        self._fs, prefix = self._connect(url)
+        self._prefix = prefix.rstrip("/")
+
+    def _connect(self, url: str) -> tuple[Any, str]:
         try:
             import fsspec  # type: ignore[import-untyped]  # noqa: PLC0415  (an extra)
 
-            with self._named("open", ""):
-                self._fs, self._prefix = fsspec.core.url_to_fs(url, use_listings_cache=False)
+            fs, prefix = fsspec.core.url_to_fs(url, use_listings_cache=False)
         except ImportError as error:
-            raise MissingDependency(self._how_to_install(error)) from error
-        except ValueError as error:
-            raise StoreError(f"cannot open {plain(url)}: {plain(str(error))}; check the part before ://") from error
-        self._prefix = self._prefix.rstrip("/")
+            scheme = url.partition("://")[0]
+            extra = _EXTRAS.get(scheme)
+            what = f"'deskroll[{extra}]'" if extra else f"fsspec, and the package that it wants for {scheme}://"
+            raise MissingDependency(f"{self.shown()} cannot be reached ({error}): pip install {what}") from error
+        except Exception as error:  # each store's client raises errors of its own
+            raise StoreError(f"cannot open {self.shown()}: {_reason(error)}; check the address") from error
+        return fs, str(prefix)
+
+    def shown(self, path: str = "") -> str:
+        """A path in a message, without the name and password that an address may hold."""
+        return _SECRET.sub("://", plain(super().shown(path)))
 
     def read(self, path: str, start: int = 0) -> bytes:
         """The object from byte `start` on."""
@@ -68,10 +79,11 @@ class ObjectStorage(Storage):
                 raise
         return True
 
-    def upload(self, source: str, path: str) -> None:
-        """Copy a file of this machine to an object."""
-        with self._named("write", path):
-            self._fs.put_file(source, self._path(path))
+    def upload(self, files: Mapping[str, str]) -> None:
+        """Copy files of this machine to objects, many at a time where the store can."""
+        if files:
+            with self._named("write", next(iter(files.values()))):
+                self._fs.put(list(files), [self._path(path) for path in files.values()])
 
     def list(self, folder: str = "") -> list[str]:
         """Names in a folder, sorted; folders end in "/"."""
@@ -100,11 +112,6 @@ class ObjectStorage(Storage):
     def _path(self, path: str) -> str:
         return f"{self._prefix}/{inside(path)}" if path else self._prefix
 
-    def _how_to_install(self, error: ImportError) -> str:
-        extra = _EXTRAS.get(self._scheme)
-        what = f"'deskroll[{extra}]'" if extra else f"fsspec and the package for {self._scheme}:// URLs"
-        return f"{plain(self.root)} needs the module {error.name!r}: pip install {what}"
-
     @contextmanager
     def _named(self, doing: str, path: str) -> Iterator[None]:
         where = self.shown(path)
@@ -120,11 +127,9 @@ class ObjectStorage(Storage):
             raise StoreError(
                 f"cannot {doing} {where}: forbidden; check the credentials and what they allow in that bucket"
             ) from error
-        except OSError as error:
-            raise StoreError(
-                f"cannot {doing} {where}: {_reason(error)}; resume when the store answers again"
-            ) from error
+        except Exception as error:  # each store's client raises errors of its own
+            raise StoreError(f"cannot {doing} {where}: {_reason(error)}; resume when the store answers") from error
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: Exception) -> str:
     return plain(re.sub(r"\s+", " ", str(error))) or type(error).__name__

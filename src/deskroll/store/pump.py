@@ -90,6 +90,8 @@ class Pump:
             raise
         except StoreError as error:
             self.failed.set_result(error)
+        except Exception as error:  # noqa: BLE001  (a bug, but whoever waits for this must not wait for ever)
+            self.failed.set_result(StoreError(f"cannot write the journal: {type(error).__name__}: {error}"))
         else:
             self._durable = target
             self.batches += 1

@@ -90,9 +90,9 @@ class ResultsFile:
             return
         try:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-            data = Path(self._path).read_bytes()
-            if whole(data) < len(data):
-                os.ftruncate(self._fd, whole(data))
+            size = os.fstat(self._fd).st_size
+            if size and os.pread(self._fd, 1, size - 1) != b"\n":
+                os.ftruncate(self._fd, whole(Path(self._path).read_bytes()))
         except OSError as error:
             raise store_error("open", self._path, error) from error
 

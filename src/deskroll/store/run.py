@@ -70,7 +70,7 @@ class RunStore:
         storage = Storage.at(root)
         async with _held(storage, 0.0, make=True) as lock:
             if await asyncio.to_thread(storage.exists, paths.RUN_JSON):
-                raise StoreError(f"{storage.root} holds a run already: resume it, or choose another folder")
+                raise StoreError(f"{storage.shown()} holds a run already: resume it, or choose another folder")
             await asyncio.to_thread(storage.write_atomic, paths.RUN_JSON, run_info.encode(info))
             async with cls._opened(storage, info, lock, describe, on_failure, note) as store:
                 yield store
@@ -101,11 +101,10 @@ class RunStore:
         """Put records into the journal, soon; StoreError when one makes no sense, or nothing can be written."""
         for record in records:
             self._pump.check()
-            line = journal.encode(record)
-            self.index.apply(record)
-            result = b""
+            line, result = journal.encode(record), b""
             if type(record) is Sealed:
                 result = Result.of(record.episode, self._describe(record.episode.key)).encode()
+            self.index.apply(record)
             self._pump.put(line, result)
 
     async def sync(self) -> None:
@@ -164,7 +163,10 @@ class RunStore:
                 try:
                     yield store
                 except BaseException as error:
-                    await store._close(error, sink)
+                    try:
+                        await store._close(error, sink)
+                    except StoreError as second:
+                        error.add_note(f"and the run could not be closed: {second}")
                     raise
                 else:
                     await store._close(None, sink)
@@ -240,7 +242,20 @@ async def _pumping(pump: Pump, on_failure: OnFailure | None) -> AsyncIterator[No
         yield
     finally:
         pump.stop()
-        await asyncio.shield(task)
+        await _ended(task)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Wait for a task through any cancellation: nobody may close the files under it."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    task.result()
 
 
 def _open_files(sink: JournalSink, results: ResultsFile) -> tuple[bytes, int]:

@@ -55,7 +55,7 @@ class JournalObjects:
         self._storage.write_atomic(f"{paths.JOURNAL_PARTS}/{self._epoch:06}-{self._number:06}.jsonl", part)
         if self._storage.exists(_marker(self._epoch + 1)):
             raise StoreError(
-                f"{self._storage.root} was taken over: another process resumed it. This one stops, and what it did "
+                f"{self._storage.shown()} was taken over: another process resumed it. This one stops, and what it did "
                 "since then does not count"
             )
         self._part = part

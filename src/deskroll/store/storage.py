@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deskroll.errors import StoreError, plain
@@ -57,8 +57,8 @@ class Storage(ABC):
         """Write a whole file unless there is one; whether it was written. Of several who try, one succeeds."""
 
     @abstractmethod
-    def upload(self, source: str, path: str) -> None:
-        """Copy a file of this machine to `path`."""
+    def upload(self, files: Mapping[str, str]) -> None:
+        """Copy files of this machine: where each one lies, and its path here."""
 
     @abstractmethod
     def list(self, folder: str = "") -> list[str]:

@@ -18,12 +18,12 @@ class Text:
         self._split: list[list[bytes] | None] = []
         self._before: list[int] = []
 
-    def add(self, data: bytes) -> None:
-        """Take in whole lines; a torn last one does not count."""
+    def add(self, data: bytes, count: int) -> None:
+        """Take in so many whole lines; a torn last one is not among them."""
         self._pieces.append(data)
         self._split.append(None)
         self._before.append(self.count)
-        self.count += data.count(b"\n")
+        self.count += count
 
     def line(self, number: int) -> bytes:
         """A line by its number, from 1 on."""

@@ -44,7 +44,8 @@ class _Growing:
         self.digest = digest()
 
     def append(self, data: bytes) -> None:
-        write_all(self.fd, data)
+        if (written := os.write(self.fd, data)) < len(data):  # a disk that is about to be full takes a part at first
+            write_all(self.fd, data[written:])
         self.digest.update(data)
         self.size += len(data)
 
@@ -174,8 +175,9 @@ class AttemptWriter:
     def _upload(self, names: list[str]) -> None:
         if self._storage.exists(f"{self.name}/{paths.EPISODE_JSON}"):
             raise StoreError(f"{self._shown} was sealed before: an attempt's folder is never used again")
-        for name in names:
-            self._storage.upload(f"{self._folder}/{name}", f"{self.name}/{name}")
+        last = names[-1:] if paths.EPISODE_JSON in names else []
+        for some in (names[: len(names) - len(last)], last):
+            self._storage.upload({f"{self._folder}/{name}": f"{self.name}/{name}" for name in some})
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _evidence(self) -> Iterator[str]:
@@ -184,10 +186,11 @@ class AttemptWriter:
 
     def _make(self, folder: str) -> None:
         try:
-            os.mkdir(folder)  # noqa: PTH102
-        except FileNotFoundError:
-            os.makedirs(folder.rpartition("/")[0], exist_ok=True)  # noqa: PTH103
-            os.mkdir(folder)  # noqa: PTH102
+            try:
+                os.mkdir(folder)  # noqa: PTH102
+            except FileNotFoundError:
+                _make_all(folder.rpartition("/")[0])
+                os.mkdir(folder)  # noqa: PTH102
         except FileExistsError:
             raise StoreError(
                 f"{self._shown} is there already: an attempt's folder is never used again. Give it the next number"
@@ -195,11 +198,13 @@ class AttemptWriter:
 
     def _append(self, name: str, data: bytes) -> None:
         self._writable()
-        with self._named("write", name):
+        try:
             file = self._growing.get(name)
             if file is None:
                 file = self._growing[name] = _Growing(f"{self._folder}/{name}")
             file.append(data)
+        except OSError as error:
+            raise store_error("write", f"{self._shown}/{name}", error) from error
 
     def _write(self, name: str, data: bytes, digested: str) -> None:
         self._writable()
@@ -241,3 +246,14 @@ class AttemptWriter:
             yield
         except OSError as error:
             raise store_error(doing, f"{self._shown}/{name}" if name else self._shown, error) from error
+
+
+def _make_all(folder: str) -> None:
+    """Make a folder and what is missing above it; others may do the same at this moment."""
+    try:
+        os.mkdir(folder)  # noqa: PTH102
+    except FileNotFoundError:
+        _make_all(folder.rpartition("/")[0])
+        _make_all(folder)
+    except FileExistsError:
+        pass

@@ -1,0 +1,40 @@
+"""Log lines on a console that shows progress: above it, one a line."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+
+from rich.console import Console
+
+
+class LogLines:
+    """Log lines above the progress, for the length of a block."""
+
+    def __init__(self, console: Console) -> None:
+        self._handler = _Lines(console)
+        self._logger = logging.getLogger("deskroll")
+
+    def __enter__(self) -> LogLines:
+        self._before = self._logger.level, self._logger.propagate
+        self._logger.setLevel(os.environ.get("DESKROLL_LOG", "INFO").upper())
+        self._logger.propagate = False
+        self._logger.addHandler(self._handler)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._logger.removeHandler(self._handler)
+        level, self._logger.propagate = self._before
+        self._logger.setLevel(level)
+
+
+class _Lines(logging.Handler):
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        style = {"WARNING": "yellow", "ERROR": "red"}.get(record.levelname, "dim")
+        at = time.strftime("%H:%M:%S", time.localtime(record.created))
+        self._console.print(f"{at} {record.getMessage()}", style=style, markup=False, highlight=False)

@@ -1,0 +1,91 @@
+"""`deskroll run`: tasks in, outcomes out. Reads settings, opens the session, shows progress, ends in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_FLAGS = {
+    "env": "env",
+    "agent": "agent",
+    "model": "model.name",
+    "base_url": "model.base_url",
+    "num_rollouts": "num_rollouts",
+    "num_vms": "num_vms",
+    "provider": "provider",
+    "group_size": "group_size",
+    "max_turns": "limits.max_turns",
+    "output_dir": "output_dir",
+    "limit": "limit",
+}
+"""Each everyday flag, and the setting that it stands for."""
+
+
+@click.command(
+    epilog="Examples:  deskroll run tasks.jsonl --env math --model gpt-4.1 --num-rollouts 16   "
+    "deskroll run tasks.jsonl --num-vms 4 --num-rollouts 8 --set env_options.observation_type=screenshot   "
+    "deskroll run --resume results/20260131-120000"
+)
+@click.argument("tasks", required=False, type=click.Path(path_type=Path))
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings, as YAML or TOML.")
+@click.option("--env", help="The environment: osworld (default), math, or a plug-in.")
+@click.option("--agent", help="The agent: chat (default), or a plug-in.")
+@click.option("--model", help="The model, as its server calls it; scripted:FILE answers from a script.")
+@click.option("--base-url", metavar="URL", help="Where the model is served. Default: $OPENAI_BASE_URL.")
+@click.option("--num-rollouts", type=int, help="The most episodes in flight. Default: 5.")
+@click.option("--num-vms", type=int, help="The most desktops alive. Default: 3.")
+@click.option("--provider", help="What kind of desktops: auto (default), local, sim, or a plug-in.")
+@click.option("--group-size", type=int, help="Episodes of each task. Default: 1.")
+@click.option("--max-turns", type=int, help="Turns of the agent in an episode. Default: 50.")
+@click.option("--output-dir", help="Where runs are kept: a folder, or s3://bucket/folder. Default: results.")
+@click.option("--limit", type=int, help="Only the first so many tasks.")
+@click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Any other setting. May be repeated.")
+@click.option("--resume", metavar="RUN", help="Go on with a run: do what has no outcome, or no score.")
+@click.option("--force", is_flag=True, help="Resume although the tasks or the settings have changed.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, the sizes and the expected time; run nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary (or the plan) as JSON on standard output.")
+def run(
+    *,
+    tasks: Path | None,
+    config_file: Path | None,
+    overrides: Sequence[str],
+    resume: str | None,
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+    **flags: str | int | None,
+) -> None:
+    """Run an agent on tasks, in parallel, and score every attempt.
+
+    TASKS is a JSON or JSONL file. Ctrl-C once: what runs is finished, nothing more is started. Twice: stop now. Either
+    way no desktop is left, and --resume goes on. Exit code 0: every episode was scored; 1: some were not; 2: bad input;
+    130: interrupted.
+    """
+    from deskroll.cli.run_plan import show_plan  # noqa: PLC0415
+    from deskroll.cli.run_session import conduct  # noqa: PLC0415
+    from deskroll.models.settings import load_env  # noqa: PLC0415
+    from deskroll.rollout.loading import load_run, resume_run  # noqa: PLC0415
+
+    load_env(Path.cwd())
+    given = [f"{_FLAGS[name]}={json.dumps(value)}" for name, value in flags.items() if value is not None]
+    if tasks is not None:
+        given.append(f"tasks={json.dumps(str(tasks))}")
+    if resume is not None:
+        if config_file is not None:
+            raise click.UsageError("--resume goes on with the run's own settings; change single ones with --set")
+        root, config, loaded = resume_run(resume, [*given, *overrides])
+    else:
+        if force:
+            raise click.UsageError("--force belongs to --resume")
+        root, (config, loaded) = "", load_run(config_file, [*given, *overrides])
+    if dry_run:
+        show_plan(config, loaded, root, as_json=as_json)
+        return
+    raise click.exceptions.Exit(asyncio.run(conduct(config, loaded, root, force=force, as_json=as_json)))

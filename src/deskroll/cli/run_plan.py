@@ -1,0 +1,66 @@
+"""`deskroll run --dry-run`: the plan, what it needs, how long it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+import msgspec
+from rich.console import Console
+
+from deskroll.cli.run_view import plan_table
+from deskroll.desktops.providers import make_provider
+from deskroll.envs import env_kind, env_settings
+from deskroll.errors import DeskrollError
+from deskroll.rollout.config import RunConfig
+from deskroll.rollout.sizing import Sizing, size_up
+from deskroll.store import Run, find_run
+from deskroll.types import Phase, Task
+
+_ASSUMED_S = 60.0
+
+
+def show_plan(config: RunConfig, tasks: Sequence[Task], root: str, *, as_json: bool) -> None:
+    """Print what would be run, what it needs and how long it may take."""
+    sizing = _size(config, tasks)
+    left = None
+    if root:
+        run = Run.open(root)
+        left = len(run.unfinished())
+    if as_json:
+        click.echo(msgspec.json.encode(sizing))
+        return
+    Console().print(plan_table(config, sizing, left))
+
+
+def _size(config: RunConfig, tasks: Sequence[Task]) -> Sizing:
+    kinds = {name: env_kind(name) for name in {task.env or config.env for task in tasks}}
+    desktops = any(
+        kinds[name].desktop_spec(
+            task, env_settings(kinds[name], config.env_options if name == config.env else {}, name)
+        )
+        for task in tasks
+        for name in (task.env or config.env,)
+    )
+    capabilities = None
+    if desktops and not config.pool:
+        name = "local" if config.provider == "auto" else config.provider
+        capabilities = make_provider(name, config.provider_options).capabilities
+    seconds, origin = _task_seconds(config)
+    return size_up(
+        config, tasks, desktops=desktops, capabilities=capabilities, task_seconds=seconds, task_seconds_from=origin
+    )
+
+
+def _task_seconds(config: RunConfig) -> tuple[float, str]:
+    """How long an episode takes: as in the last run in the same place, if there is one of the same environment."""
+    try:
+        run = Run.open(find_run(config.output_dir))
+        episodes = run.outcomes()
+    except DeskrollError:  # no run, or none that can be read: nothing is known
+        return _ASSUMED_S, "assumed, for there is no earlier run"
+    if not episodes or run.info.config.get("env") != config.env:
+        return _ASSUMED_S, "assumed, for no earlier run is like it"
+    waits = (Phase.PERMIT, Phase.DESKTOP)
+    busy = [sum(spent for phase, spent in each.seconds.items() if phase not in waits) for each in episodes]
+    return sum(busy) / len(busy), f"as in run {run.info.run_id}"

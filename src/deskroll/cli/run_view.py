@@ -1,0 +1,211 @@
+"""A run on the terminal: progress while it goes on, its status from another terminal, and the plan before it starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from deskroll.report.intervals import wilson
+from deskroll.rollout.config import RunConfig
+from deskroll.rollout.orders import name_of
+from deskroll.rollout.sizing import Sizing
+from deskroll.rollout.status import RunStatus
+
+_REFRESH_S = 0.5
+_LINE_S = 10.0
+"""Between lines where there is no terminal."""
+
+
+class Progress:
+    """Shows a run while it goes on: live on a terminal, else a line now and then."""
+
+    def __init__(self, console: Console, status: Callable[[], RunStatus]) -> None:
+        self._console = console
+        self._status = status
+
+    @asynccontextmanager
+    async def shown(self) -> AsyncIterator[None]:
+        """For the length of the block."""
+        task = asyncio.create_task(self._live() if self._console.is_terminal else self._lines())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            if self._console.is_terminal:
+                self._console.print(progress(self._status()))
+            else:
+                self._tell()
+
+    async def _live(self) -> None:
+        with Live(progress(self._status()), console=self._console, auto_refresh=False, transient=True) as live:
+            while True:
+                await asyncio.sleep(_REFRESH_S)
+                live.update(progress(self._status()), refresh=True)
+
+    async def _lines(self) -> None:
+        while True:
+            await asyncio.sleep(_LINE_S)
+            self._tell()
+
+    def _tell(self) -> None:
+        self._console.print(line(self._status()), highlight=False, markup=False, soft_wrap=True)
+
+
+def line(status: RunStatus) -> str:
+    """How it stands, in one line."""
+    standing = status.standing
+    parts = [
+        f"{standing.done}/{standing.planned} done",
+        f"success {success(status)}" if standing.scored else "",
+        f"{status.in_flight} in flight",
+        f"limit: {status.limit}",
+    ]
+    parts.extend(f"! {each}" for each in status.attention[:3])
+    return " | ".join(each for each in parts if each)
+
+
+def success(status: RunStatus) -> str:
+    """The running success rate with its interval."""
+    standing = status.standing
+    if not standing.scored:
+        return ""
+    found = wilson(standing.successes, standing.scored)
+    between = f" (95%: {found.low:.0%} to {found.high:.0%})" if found else ""
+    return f"{standing.successes / standing.scored:.1%} of {standing.scored} scored{between}"
+
+
+def progress(status: RunStatus) -> Group:
+    """The live picture: what is done, how well, who is busy with what, what limits, what is stuck."""
+    standing = status.standing
+    elapsed = status.at - status.started_at
+    head = Table.grid(padding=(0, 1))
+    head.add_row(
+        ProgressBar(total=max(standing.planned, 1), completed=standing.done, width=40),
+        Text(f"{standing.done}/{standing.planned}", style="bold"),
+        Text(_times(status, elapsed), style="dim"),
+    )
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    table.add_row("success", success(status) or "nothing is scored yet")
+    if standing.unscored:
+        table.add_row("unscored", Text(_counts(standing.unscored), style="yellow"))
+    if standing.retried:
+        table.add_row("tried again", _counts(standing.retried))
+    table.add_row("episodes", Text(_episodes(status)))
+    if status.pool is not None:
+        table.add_row("desktops", Text(_counts({str(k): v for k, v in status.pool.states.items() if v}) or "none yet"))
+    if standing.tokens:
+        table.add_row("model", Text(_usage(status)))
+    table.add_row("limit", Text(status.limit))
+    parts: list[RenderableType] = [head, table]
+    parts.extend(Text(f"! {each}", style="bold red") for each in status.attention[:5])
+    if status.stopping:
+        parts.append(Text("stopping: nothing more is started", style="yellow"))
+    return Group(*parts)
+
+
+def status_view(status: RunStatus, height: int = 40) -> Group:
+    """All of a live run, for another terminal: the progress, and what each episode does, longest first."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("EPISODE", "PHASE", "SINCE", "TURN", "DESKTOP"):
+        table.add_column(name, no_wrap=True, justify="right" if name in ("SINCE", "TURN") else "left")
+    room = max(3, height - 22)
+    for each in status.activities[:room]:
+        waited = status.at - each.since
+        table.add_row(
+            Text(name_of(each.key, each.attempt)), str(each.phase), _span(waited), str(each.turn), each.desktop or "-"
+        )
+    more = status.in_flight - min(room, len(status.activities))
+    workers = Table.grid(padding=(0, 2))
+    for worker in status.workers:
+        workers.add_row(
+            Text(worker.name, style="dim"), f"{worker.running} episodes", f"{worker.rss_mb:.0f} MB",
+            f"heard {_span(worker.silent_s)} ago",
+        )  # fmt: skip
+    for load in status.endpoints:
+        answered = "no answer yet" if load.since_answer_s is None else f"last answer {_span(load.since_answer_s)} ago"
+        oldest = f", the oldest for {_span(load.oldest_s)}" if load.in_flight else ""
+        workers.add_row(
+            Text(load.url, style="dim"),
+            f"{load.in_flight} open{oldest}",
+            answered,
+            f"{load.failures} of {load.calls} failed",
+        )
+    head = Text(f"run {status.run_id}  pid {status.pid}  start {status.epoch}  {status.folder}", style="bold")
+    parts: list[RenderableType] = [head, progress(status), Text(""), table]
+    if more > 0:
+        parts.append(Text(f"... and {more} more", style="dim"))
+    return Group(*parts, Text(""), workers)
+
+
+def plan_table(config: RunConfig, sizing: Sizing, left: int | None) -> Group:
+    """What would be run."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    episodes = f"{sizing.episodes:,}" + (f", of which {left:,} are left to do" if left is not None else "")
+    table.add_row("tasks", Text(f"{sizing.tasks:,} in {config.tasks}"))
+    if len(sizing.domains) > 1:
+        table.add_row(
+            "domains", Text(", ".join(f"{name} {count}" for name, count in list(sizing.domains.items())[:12]))
+        )
+    table.add_row("episodes", f"{episodes} ({config.group_size} of each task)")
+    table.add_row("env, agent", Text(f"{config.env}, {config.agent}"))
+    table.add_row(
+        "model", Text(f"{config.model.name} at {config.model.base_url or '$OPENAI_BASE_URL or the public API'}")
+    )
+    desktops = f"{sizing.num_vms} of provider {config.provider}" if sizing.num_vms else "none needed"
+    table.add_row("desktops", Text(f"{desktops}" if not config.pool else f"of the pool at {config.pool}"))
+    table.add_row("in flight", f"{sizing.num_rollouts} episodes")
+    table.add_row(
+        "time",
+        f"about {_span(sizing.expected_s)}, at {sizing.task_seconds:.1f} s an episode ({sizing.task_seconds_from})",
+    )
+    if sizing.num_vms:
+        table.add_row("resource_timeout", f"{sizing.resource_timeout:.0f} s = task_duration x num_rollouts / num_vms")
+    table.add_row("memory", f"about {sizing.memory_mb / 1024:.1f} GB of {sizing.available_mb / 1024:.1f} GB free here")
+    table.add_row("output", Text(f"{config.output_dir}/{config.run_id or '<time of the start>'}"))
+    advice = [Text(f"- {each}") for each in sizing.advice]
+    return Group(table, Text(""), *advice, Text("nothing was run (--dry-run)", style="dim"))
+
+
+def _episodes(status: RunStatus) -> str:
+    phases = ", ".join(f"{count} {name}" for name, count in sorted(status.phases.items(), key=lambda each: -each[1]))
+    waiting = f"; {status.waiting} wait for a permit" if status.waiting else ""
+    return f"{status.in_flight} of {status.num_rollouts} in flight" + (f": {phases}" if phases else "") + waiting
+
+
+def _usage(status: RunStatus) -> str:
+    standing = status.standing
+    cost = f", {standing.cost_usd:.2f} USD" if standing.cost_usd else ""
+    return f"{standing.tokens:,} tokens{cost}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def _times(status: RunStatus, elapsed: float) -> str:
+    standing = status.standing
+    now = standing.done - standing.before
+    left = standing.planned - standing.done
+    eta = f", about {_span(elapsed / now * left)} left" if now >= 3 and left else ""
+    return f"{_span(elapsed)}{eta}"
+
+
+def _span(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"

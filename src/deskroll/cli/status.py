@@ -1,0 +1,55 @@
+"""`deskroll status`: what live runs do, asked from another terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from deskroll.rollout.status import RunStatus
+
+
+@click.command(epilog="Examples:  deskroll status   deskroll status results/20260131-120000 --json")
+@click.argument("run", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON.")
+@click.option("--watch", is_flag=True, help="Go on showing it until Ctrl-C.")
+@click.option("--num-rollouts", type=click.IntRange(1), help="Have at most so many episodes in flight from now on.")
+@click.option("--stop", is_flag=True, help="Have it finish what runs and start nothing more, as Ctrl-C does.")
+def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | None, stop: bool) -> None:
+    """What a live run does: each episode, desktop and model server, since when, what is stuck and what limits.
+
+    RUN is its folder; without one, the live run of yours on this machine.
+    """
+    from rich.console import Console  # noqa: PLC0415
+
+    from deskroll.cli.run_view import status_view  # noqa: PLC0415
+    from deskroll.rollout.asking import ask, change_limits, find_live, stop_run  # noqa: PLC0415
+
+    async def work() -> None:
+        socket = await find_live(run)
+        if num_rollouts is not None:
+            await change_limits(socket, num_rollouts)
+        if stop:
+            await stop_run(socket)
+        found = await ask(socket)
+        if as_json:
+            _print_json(found)
+            return
+        console = Console()
+        console.print(status_view(found, console.height if sys.stdout.isatty() else 10_000))
+        while watch:
+            await asyncio.sleep(1.0)
+            found = await ask(socket)
+            console.clear()
+            console.print(status_view(found, console.height))
+
+    asyncio.run(work())
+
+
+def _print_json(found: RunStatus) -> None:
+    import msgspec  # noqa: PLC0415
+
+    click.echo(msgspec.json.encode(found))

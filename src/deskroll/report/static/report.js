@@ -1,0 +1,245 @@
+// The page of a run: plots, sorting and filtering, and the steps of an episode when it is opened.
+// Text from tasks and models reaches the document through textContent alone.
+"use strict";
+
+const data = JSON.parse(document.getElementById("charts").textContent);
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const known = (name) => colour(name.replaceAll(" ", "-")) || colour("other");
+const drawn = [];
+
+function seconds(value) {
+  if (!value) return "0";
+  if (value < 1) return `${Math.round(value * 1000)} ms`;
+  if (value < 60) return `${+value.toFixed(1)} s`;
+  const pair = (large, one, small, other) => (small ? `${large} ${one} ${small} ${other}` : `${large} ${one}`);
+  if (value < 3600) return pair(Math.floor(value / 60), "min", Math.round(value % 60), "s");
+  return pair(Math.floor(value / 3600), "h", Math.round((value % 3600) / 60), "min");
+}
+
+function draw(id, height, config) {
+  const place = document.getElementById(id);
+  if (height) place.style.height = `${height}px`;
+  drawn.push(new Chart(place.querySelector("canvas"), config));
+}
+
+function axis(extra = {}) {
+  return {
+    grid: { color: colour("line"), drawTicks: false },
+    border: { display: false },
+    ...extra,
+    ticks: { color: colour("dim"), padding: 6, ...extra.ticks },
+  };
+}
+
+function options(extra) {
+  return {
+    animation: false, responsive: true, maintainAspectRatio: false,
+    ...extra,
+    plugins: {
+      legend: { position: "bottom", labels: { color: colour("text"), boxWidth: 11, boxHeight: 11, padding: 14 } },
+      ...extra.plugins,
+    },
+  };
+}
+
+const whole = { precision: 0 };
+const bare = { grid: { display: false } };
+
+function stacked(bars) {
+  return Object.entries(bars.parts).map(([name, values]) => (
+    { label: name, data: values, backgroundColor: known(name), borderRadius: 3, maxBarThickness: 24 }));
+}
+
+function drawOutcomes(bars) {
+  draw("plot-outcomes", Math.max(230, bars.labels.length * 34 + 80), {
+    type: "bar",
+    data: { labels: bars.labels, datasets: stacked(bars) },
+    options: options({
+      indexAxis: "y",
+      scales: { x: axis({ stacked: true, ticks: whole }), y: axis({ stacked: true, ...bare }) },
+    }),
+  });
+}
+
+function drawPhases(bars) {
+  const height = Math.max(230, document.getElementById("plot-outcomes").clientHeight);
+  draw("plot-phases", height, {
+    type: "bar",
+    data: {
+      labels: bars.labels,
+      datasets: [{ data: bars.parts.mean, backgroundColor: colour("accent"), borderRadius: 3, maxBarThickness: 24 }],
+    },
+    options: options({
+      indexAxis: "y",
+      scales: { x: axis({ ticks: { callback: seconds, maxTicksLimit: 6 } }), y: axis(bare) },
+      plugins: { legend: { display: false }, tooltip: { callbacks: { label: (item) => seconds(item.parsed.x) } } },
+    }),
+  });
+}
+
+function drawHistogram(id, bars, legend, title) {
+  draw(id, 0, {
+    type: "bar",
+    data: {
+      labels: bars.labels,
+      datasets: legend ? stacked(bars).map((each) => ({ ...each, maxBarThickness: 60 })) : Object.values(bars.parts).map(
+        (values) => ({ data: values, backgroundColor: colour("accent"), borderRadius: 3 })),
+    },
+    options: options({
+      datasets: { bar: { categoryPercentage: 0.94, barPercentage: 0.94 } },
+      scales: {
+        x: axis({ stacked: true, ...bare, title: { display: true, text: title, color: colour("dim") } }),
+        y: axis({ stacked: true, ticks: whole }),
+      },
+      plugins: legend ? {} : { legend: { display: false } },
+    }),
+  });
+}
+
+function roundStep(length) {
+  const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400];
+  return steps.find((step) => length / step <= 8) ?? length / 8;
+}
+
+function drawTimeline(line) {
+  if (!line.desktops.length) {
+    document.getElementById("figure-timeline").hidden = true;
+    return;
+  }
+  const states = [...new Set(line.spans.map((span) => span.state))];
+  if (line.left_out) {
+    const more = document.createElement("span");
+    more.className = "dim";
+    more.textContent = ` · ${line.left_out} more are not shown`;
+    document.querySelector("#figure-timeline figcaption").append(more);
+  }
+  draw("plot-timeline", Math.max(150, line.desktops.length * 24 + 90), {
+    type: "bar",
+    data: {
+      labels: line.desktops,
+      datasets: states.map((state) => ({
+        label: state, backgroundColor: known(state), borderWidth: 0, borderSkipped: false, grouped: false, barThickness: 14,
+        data: line.spans.filter((span) => span.state === state).map((span) => ({ x: [span.start, span.end], y: span.desktop })),
+      })),
+    },
+    options: options({
+      indexAxis: "y",
+      scales: {
+        x: axis({
+          type: "linear", min: 0, max: line.seconds,
+          ticks: { callback: seconds, stepSize: roundStep(line.seconds), includeBounds: false, maxRotation: 0 },
+        }),
+        y: axis(bare),
+      },
+      plugins: {
+        tooltip: {
+          callbacks: {
+            label: (item) => {
+              const [start, end] = item.raw.x;
+              return `${item.dataset.label} for ${seconds(end - start)}, from ${seconds(start)}`;
+            },
+          },
+        },
+      },
+    }),
+  });
+}
+
+function drawAll() {
+  while (drawn.length) drawn.pop().destroy();
+  Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
+  Chart.defaults.font.size = 12.5;
+  drawOutcomes(data.outcomes);
+  drawPhases(data.phases);
+  drawHistogram("plot-scores", data.scores, false, "score");
+  drawHistogram("plot-steps", data.steps, true, "steps");
+  drawTimeline(data.timeline);
+}
+
+// --- the table ---
+
+const list = document.getElementById("rows");
+const episodes = [...list.children];
+let filter = "all";
+
+function show() {
+  const wanted = document.getElementById("search").value.trim().toLowerCase();
+  let count = 0;
+  for (const episode of episodes) {
+    const { outcome, task, domain } = episode.dataset;
+    const kind = outcome === "partial" ? "failed" : outcome;
+    const hit = (filter === "all" || filter === kind) && `${task} ${domain}`.toLowerCase().includes(wanted);
+    episode.hidden = !hit;
+    count += hit;
+  }
+  document.getElementById("shown").textContent = `${count} of ${episodes.length}`;
+}
+
+const numeric = new Set(["sample", "score", "steps", "seconds"]);
+
+function sort(button) {
+  const key = button.dataset.sort;
+  const down = button.getAttribute("aria-sort") === "ascending";
+  for (const other of document.querySelectorAll("[data-sort]")) other.removeAttribute("aria-sort");
+  button.setAttribute("aria-sort", down ? "descending" : "ascending");
+  const sign = down ? -1 : 1;
+  episodes.sort((one, other) => {
+    const [a, b] = [one.dataset[key], other.dataset[key]];
+    if (numeric.has(key) && (a === "" || b === "")) return (a === "") - (b === "") || one.dataset.number - other.dataset.number;
+    return sign * (numeric.has(key) ? a - b : a.localeCompare(b)) || one.dataset.number - other.dataset.number;
+  });
+  list.append(...episodes);
+}
+
+function element(tag, className, text) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text) made.textContent = text;
+  return made;
+}
+
+function picture(url, index) {
+  const image = element("img");
+  if (!url.startsWith("data:image/")) return image;
+  image.src = url;
+  image.alt = `The screen after step ${index}`;
+  image.addEventListener("click", () => image.classList.toggle("large"));
+  return image;
+}
+
+function stepItem(step, screens) {
+  const item = element("li", step.screen === null ? "" : "seen");
+  const body = element("div");
+  if (step.thought) body.append(element("div", "said", step.thought));
+  for (const action of step.actions) body.append(element("code", "", action));
+  for (const result of step.results) body.append(element("div", "result", result));
+  if (step.took) body.append(element("div", "took", step.took));
+  item.append(element("span", "index", String(step.index)), body);
+  if (step.screen !== null) item.append(picture(screens[step.screen], step.index));
+  return item;
+}
+
+function open(episode) {
+  const block = episode.querySelector("script");
+  if (!episode.open || !block) return;
+  const view = JSON.parse(block.textContent);
+  const steps = element("ol", "trail");
+  for (const step of view.steps) steps.append(stepItem(step, view.screens));
+  block.replaceWith(steps, ...(view.note ? [element("p", "dim", view.note)] : []));
+}
+
+for (const button of document.querySelectorAll("[data-filter]")) {
+  button.addEventListener("click", () => {
+    filter = button.dataset.filter;
+    for (const other of document.querySelectorAll("[data-filter]")) other.setAttribute("aria-pressed", String(other === button));
+    show();
+  });
+}
+for (const button of document.querySelectorAll("[data-sort]")) button.addEventListener("click", () => sort(button));
+for (const episode of episodes) episode.addEventListener("toggle", () => open(episode));
+document.getElementById("search").addEventListener("input", show);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+
+show();
+drawAll();
+document.documentElement.dataset.ready = "yes";

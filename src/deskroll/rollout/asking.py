@@ -1,0 +1,72 @@
+"""Asks a live run, from another process: who lives, what it does; and tells it other limits, or to stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+
+from deskroll.errors import DeskrollError, InputError
+from deskroll.rollout.control import ChangeLimits, StopRun, sockets_folder
+from deskroll.rollout.status import RunStatus
+from deskroll.store import Run, find_run
+from deskroll.types import Record
+
+_ASK_S = 8.0
+T = TypeVar("T")
+
+
+async def find_live(run: str | None) -> Path:
+    """The socket of a live run: that of the folder, or the only one."""
+    if run is not None:
+        root = find_run(run)
+        holder = Run.open(root).holder()
+        if holder is None or not holder.socket:
+            raise InputError(f"run {root} is not live: see  deskroll report {root}")
+        return Path(holder.socket)
+    live = []
+    for path in sorted(sockets_folder().glob("*.sock")):
+        if not path.name.startswith("pool-"):
+            try:
+                live.append((path, await ask(path)))
+            except DeskrollError:
+                continue  # left by a run that was killed
+    if not live:
+        raise InputError("no run of yours is live on this machine; name the folder of one, or start one: deskroll run")
+    if len(live) > 1:
+        names = "\n".join(f"  {status.folder}" for _, status in live)
+        raise InputError(f"several runs are live; name one:\n{names}")
+    return live[0][0]
+
+
+async def ask(socket: Path) -> RunStatus:
+    """What it does."""
+    return msgspec.json.decode(await _call(socket, "GET", "/status"), type=RunStatus)
+
+
+async def change_limits(socket: Path, num_rollouts: int) -> None:
+    """Have it run so many episodes at a time from now on."""
+    await _call(socket, "POST", "/limits", ChangeLimits(num_rollouts=num_rollouts))
+
+
+async def stop_run(socket: Path, *, now: bool = False) -> None:
+    """Have it end."""
+    await _call(socket, "POST", "/stop", StopRun(now=now))
+
+
+async def _call(socket: Path, method: str, path: str, body: Record | None = None) -> bytes:
+    timeout = aiohttp.ClientTimeout(total=_ASK_S)
+    data = msgspec.json.encode(body) if body is not None else None
+    try:
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket)), timeout=timeout) as http,
+            http.request(method, f"http://run{path}", data=data) as response,
+        ):
+            answer = await response.read()
+            if response.status != 200:
+                raise InputError(msgspec.json.decode(answer).get("error", "the run refused"))
+            return answer
+    except (TimeoutError, aiohttp.ClientError, OSError) as error:
+        raise DeskrollError(f"the run at {socket} does not answer: {type(error).__name__}; was it killed?") from error
