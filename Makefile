@@ -5,7 +5,7 @@
 #   BENCH=pool BENCH_ARGS=--quick       which benchmark `make bench` runs (all, unless told), and how
 SHELL := /bin/bash
 PYTHON ?= python3
-BENCH ?= desktop pool
+BENCH ?= desktop pool engine
 export PYTHON
 
 .PHONY: help setup demo test lint format bench lock clean

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import functools
 import io
 import random
 import sys
@@ -38,6 +39,7 @@ TEXTS = {
 }  # fmt: skip
 
 
+@functools.cache
 def screen(title: str, step: int, size: tuple[int, int] = (480, 270)) -> bytes:
     """A small picture that looks a little like a desktop."""
     image = Image.new("RGB", size, (38, 70, 96))
@@ -60,10 +62,11 @@ def screen(title: str, step: int, size: tuple[int, int] = (480, 270)) -> bytes:
 class Maker:
     """Makes the episodes of one run, by the seed."""
 
-    def __init__(self, store: RunStore, seed: int, skill: float, desktops: int) -> None:
+    def __init__(self, store: RunStore, seed: int, skill: float, desktops: int, hostile: str = "") -> None:
         self.store = store
         self.random = random.Random(seed)
         self.skill = skill
+        self.hostile = hostile
         self.free_at = {f"local-{n:02d}": BEGIN + 2.0 + n * 0.4 for n in range(desktops)}
         self.changes: list[DesktopChanged] = []
         for name, ready in self.free_at.items():
@@ -109,7 +112,7 @@ class Maker:
         for index in range(number):
             actions: tuple[Action, ...] = (Click(x=200 + index * 31, y=140 + index * 17),)
             if index % 3 == 1:
-                actions = (Typing(text="=SUM(B2:F2)\n"), Hotkey(keys=("ctrl", "s")))
+                actions = (Typing(text="=SUM(B2:F2)\n" + self.hostile), Hotkey(keys=("ctrl", "s")))
             if index == number - 1:
                 actions = (Done(),) if number % 2 else (Answer(text="It is done."),)
             name = writer.screen(screen(f"{domain}: {instruction}", index - index % 2))
@@ -117,9 +120,9 @@ class Maker:
                 Step(
                     index=index,
                     actions=actions,
-                    thought=thought,
+                    thought=thought + self.hostile,
                     completion=Completion(text=thought, prompt_tokens=1500, completion_tokens=60),
-                    results=("",) * len(actions),
+                    results=(self.hostile,) * len(actions),
                     screen=name,
                     seconds={"model": 2.1, "act": 0.2, "settle": 0.41},
                     settled="settled",
@@ -134,6 +137,7 @@ class Maker:
         if culprit is not None:
             value = 0.0 if culprit is FailureClass.AGENT else None
         kind, message = KINDS[culprit] if culprit else ("", "")
+        message += self.hostile if culprit else ""
         stop = dice.choice([StopReason.DONE, StopReason.DONE, StopReason.ANSWER, StopReason.MAX_TURNS])
         if culprit is not None:
             stop = StopReason.CANCELLED if culprit is FailureClass.CANCELLED else StopReason.FAILURE
@@ -145,9 +149,9 @@ class Maker:
             failure=Failure(failure_class=culprit, kind=kind, message=message) if culprit else None,
             steps=number,
             actions=number,
-            answer="It is done." if stop is StopReason.ANSWER else None,
-            domain=domain,
-            model="qwen-vl",
+            answer="It is done." + self.hostile if stop is StopReason.ANSWER or self.hostile else None,
+            domain=domain + self.hostile,
+            model="qwen-vl" + self.hostile,
             versions=("step-120",),
             usage=Usage(
                 prompt_tokens=1500 * number,
@@ -182,10 +186,10 @@ async def make_run(
     )  # fmt: skip
     questions = dict(plan)
     async with RunStore.create(root, info, describe=lambda key: TEXTS[questions[key.task]][0] + hostile) as store:
-        maker = Maker(store, seed, skill, desktops)
+        maker = Maker(store, seed, skill, desktops, hostile)
         keys = []
         for task, domain in plan:
-            store.write(Planned(phase="eval", round=0, task=task, samples=samples, domain=domain))
+            store.write(Planned(phase="eval", round=0, task=task, samples=samples, domain=domain + hostile))
             keys += [(EpisodeKey(phase="eval", round=0, task=task, sample=n), domain) for n in range(samples)]
         culprits = dict(zip(range(3, len(keys), max(1, len(keys) // (len(failures) + 1))), failures, strict=False))
         for place, (key, domain) in enumerate(keys[: len(keys) - leave]):
@@ -202,7 +206,7 @@ async def make_run(
 
 
 async def _main(folder: Path) -> None:
-    await make_run(folder / "uitars-desk", leave=4)
+    await make_run(folder / "desk-eval", leave=4)
     await make_run(folder / "repeat-1", samples=1, tasks=40, seed=2, failures=())
     await make_run(folder / "repeat-2", samples=1, tasks=40, seed=3, skill=1.3)
 

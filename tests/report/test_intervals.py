@@ -1,6 +1,7 @@
 """Intervals against published tables and numbers worked out by hand."""
 
 import math
+import random
 
 import pytest
 
@@ -88,6 +89,22 @@ def test_tasks_that_all_have_the_same_rate_count_as_independent_at_most() -> Non
     assert widest is not None
     assert found.low == pytest.approx(widest.low, abs=0.005)
     assert found.low <= widest.low
+
+
+def test_it_holds_the_true_rate_as_often_as_it_says() -> None:
+    """30 tasks of very different difficulty, 4 samples each; the true rate is 0.4."""
+    source = random.Random(7)
+    held = naive = 0
+    for _ in range(600):
+        chances = [source.betavariate(0.4, 0.6) for _ in range(30)]
+        tasks = [[float(source.random() < chance) for _ in range(4)] for chance in chances]
+        found, independent = clustered_rate(tasks), wilson(sum(map(sum, tasks)), 120)
+        assert found is not None
+        assert independent is not None
+        held += found.low <= 0.4 <= found.high
+        naive += independent.low <= 0.4 <= independent.high
+    assert held / 600 > 0.93
+    assert naive / 600 < 0.85  # which is why samples are not counted as independent
 
 
 def test_mean_of_scores() -> None:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from deskroll.actions import Action
 from deskroll.config import Settings, check
+from deskroll.errors import InputError
 from deskroll.models.base import Model
 from deskroll.registry import Registry
 from deskroll.types import Decision, Observation, Scribe, Tool, ToolRequest
@@ -45,6 +46,10 @@ class AgentKind(Protocol):
 def agent_kind(name: str, registry: Registry | None = None) -> AgentKind:
     """The kind of agent of that name."""
     kind: Any = (registry or Registry()).load("agent", name)
+    acts = callable(getattr(kind, "act", None)) if isinstance(kind, type) else callable(kind)
+    options = getattr(kind, "Settings", None)
+    if not (acts and isinstance(options, type) and issubclass(options, Settings)):
+        raise InputError(f"{name!r} is no agent: it has no Settings or no act; see deskroll.agents.AgentKind")
     return kind  # type: ignore[no-any-return]
 
 

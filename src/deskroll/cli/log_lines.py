@@ -37,4 +37,4 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         style = {"WARNING": "yellow", "ERROR": "red"}.get(record.levelname, "dim")
         at = time.strftime("%H:%M:%S", time.localtime(record.created))
-        self._console.print(f"{at} {record.getMessage()}", style=style, markup=False, highlight=False)
+        self._console.print(f"{at} {record.getMessage()}", style=style, markup=False, highlight=False, soft_wrap=True)

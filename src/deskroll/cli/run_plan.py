@@ -25,8 +25,7 @@ def show_plan(config: RunConfig, tasks: Sequence[Task], root: str, *, as_json: b
     sizing = _size(config, tasks)
     left = None
     if root:
-        run = Run.open(root)
-        left = len(run.unfinished())
+        left = len(Run.open(root).unfinished())
     if as_json:
         click.echo(msgspec.json.encode(sizing))
         return

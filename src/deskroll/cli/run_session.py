@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ from deskroll.cli import program
 from deskroll.cli.interrupts import Interrupts
 from deskroll.cli.log_lines import LogLines
 from deskroll.cli.run_view import Progress
-from deskroll.errors import ConfigError, ModelError
+from deskroll.errors import ConfigError, InputError, ModelError, NoDesktop, StoreError
 from deskroll.models.base import ModelRefused
 from deskroll.models.client import ChatClient
 from deskroll.models.scripted import Script, ScriptedServer
@@ -24,12 +26,10 @@ from deskroll.report.results import Results
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.openfiles import raise_open_files
 from deskroll.rollout.session import Session
+from deskroll.store import Run
 from deskroll.types import Episode, Task
 
 SCRIPTED = "scripted:"
-_ASSUMED_S = 60.0
-_STOP_S = 30.0
-"""How long what was told to stop may take."""
 _CHECK_S = 15.0
 
 
@@ -37,11 +37,16 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str, *, force:
     """Run it to its end, or until it is interrupted; returns the exit code."""
     console = Console(stderr=True)
     raise_open_files()
+    if root:
+        _refuse_live(root)
     async with AsyncExitStack() as stack:
         config = await stack.enter_async_context(_with_model(config))
         stack.enter_context(LogLines(console))
-        session = await stack.enter_async_context(Session.open(config, tasks, resume=root, force=force))
-        console.print(f"run {session.store.info.run_id} in {session.folder}", highlight=False)
+        try:
+            session = await stack.enter_async_context(Session.open(config, tasks, resume=root, force=force))
+        except (StoreError, NoDesktop) as error:  # its folder, or its pool: a run that cannot begin is bad input
+            raise InputError(str(error)) from error
+        _tell(console, f"run {session.store.info.run_id} in {session.folder}")
         progress = Progress(console, session.status)
         interrupts = Interrupts(session, console)
         async with progress.shown():
@@ -56,6 +61,22 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str, *, force:
     return _exit_code(config, tasks, outcomes, interrupted=interrupts.count > 0)
 
 
+def _refuse_live(root: str) -> None:
+    """Tell at once that a run goes on; only workers of a dead one are worth waiting for."""
+    holder = Run.open(root).holder()
+    if holder is None or not holder.socket:
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(holder.socket)
+        except OSError:
+            return
+    raise InputError(
+        f"run {root} is live, in process {holder.pid}: see  {program()} status {shlex.quote(root)}  "
+        f"(--stop ends it), and resume it when it has ended"
+    )
+
+
 @asynccontextmanager
 async def _with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
     """The settings with a model that answers: checked, or served here where it is a script."""
@@ -64,7 +85,10 @@ async def _with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
         await _check_model(config)
         yield config
         return
-    script = Script.load(Path(model.name.removeprefix(SCRIPTED)))
+    path = Path(model.name.removeprefix(SCRIPTED))
+    if not path.is_file():
+        raise ConfigError(f"model.name is {model.name!r}, and {str(path)!r} is no file; write scripted:FILE")
+    script = Script.load(path)
     async with ScriptedServer(script) as server:
         served = model.model_copy(update={"base_url": server.url})
         yield config.model_copy(update={"model": served})
@@ -92,9 +116,14 @@ def _tell_end(console: Console, results: Results, folder: str, *, as_json: bool,
         out = Console()
         out.print(terminal.report(results.name, results.state, summary, out.width))
     if not summary.finished or interrupted:
-        console.print(f"go on with:  {program()} run --resume {folder}", highlight=False)
+        _tell(console, f"go on with:  {program()} run --resume {shlex.quote(folder)}")
     else:
-        console.print(f"more:  {program()} report {folder} --html report.html", highlight=False)
+        _tell(console, f"more:  {program()} report {shlex.quote(folder)} --html report.html")
+
+
+def _tell(console: Console, line: str) -> None:
+    """A line as it is, however long: it may be pasted."""
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _exit_code(config: RunConfig, tasks: Sequence[Task], outcomes: list[Episode], *, interrupted: bool) -> int:

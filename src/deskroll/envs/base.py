@@ -14,6 +14,7 @@ import msgspec
 from deskroll.actions import Action
 from deskroll.config import Settings, check
 from deskroll.desktops.base import Desktop, DesktopSpec
+from deskroll.errors import InputError
 from deskroll.registry import Registry
 from deskroll.types import Observation, Phase, Record, Score, StopReason, Task, Tool, ToolRequest
 
@@ -78,9 +79,18 @@ class EnvKind(Protocol):
 def env_kind(name: str, registry: Registry | None = None) -> EnvKind:
     """The kind of environment of that name."""
     kind: Any = (registry or Registry()).load("env", name)
+    if not (callable(kind) and callable(getattr(kind, "desktop_spec", None)) and _has_settings(kind)):
+        raise InputError(
+            f"{name!r} is no environment: it has no Settings or no desktop_spec; see deskroll.envs.EnvKind"
+        )
     return kind  # type: ignore[no-any-return]
 
 
 def env_settings(kind: EnvKind, options: dict[str, Any], name: str) -> Settings:
     """Check the options of an environment."""
     return check(kind.Settings, options, f"env_options (env {name})")
+
+
+def _has_settings(kind: object) -> bool:
+    settings = getattr(kind, "Settings", None)
+    return isinstance(settings, type) and issubclass(settings, Settings)

@@ -130,7 +130,6 @@ TABLE: Prices = {
     "computer-use-preview": _price(3, 12),
     # Anthropic
     "claude-fable-5": _price(10, 50, 1),
-    "claude-opus-5-5": _price(4, 20, 0.2),
     "claude-opus-5": _price(5, 25, 0.5),
     "claude-opus-4-8": _price(5, 25, 0.5),
     "claude-opus-4-7": _price(5, 25, 0.5),
@@ -138,7 +137,6 @@ TABLE: Prices = {
     "claude-opus-4-5": _price(5, 25, 0.5),
     "claude-opus-4-1": _price(15, 75, 1.5),
     "claude-opus-4": _price(15, 75, 1.5),
-    "claude-sonnet-5-5": _price(2, 10, 0.1),
     "claude-sonnet-5": _price(2, 10, 0.2),
     "claude-sonnet-4-6": _price(3, 15, 0.3),
     "claude-sonnet-4-5": _price(3, 15, 0.3, 200_000),

@@ -19,7 +19,7 @@ import msgspec
 from markupsafe import Markup
 
 from deskroll import __version__
-from deskroll.errors import InputError
+from deskroll.errors import InputError, plain
 from deskroll.report import page, words
 from deskroll.report.charts import charts
 from deskroll.report.results import Results
@@ -28,6 +28,8 @@ from deskroll.report.summary import Summary
 
 ALL_SCREENS_UP_TO = 50
 """With more episodes than this, only the last screen of each is shown unless more are asked for."""
+
+_LONGEST = 100_000
 
 
 def write_html(results: Results, summary: Summary, path: Path, screens: Screens | None = None) -> None:
@@ -71,10 +73,16 @@ def _environment() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.PackageLoader("deskroll.report"),
         autoescape=True,
+        finalize=_printable,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _printable(value: object) -> object:
+    """Whatever text is put into the page, without control characters; Jinja escapes it after that."""
+    return plain(value, _LONGEST, keep="\n\t") if type(value) is str else value
 
 
 def _static(name: str) -> str:

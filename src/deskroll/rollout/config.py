@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -91,7 +91,7 @@ class RunConfig(Settings):
     """The most episodes in flight."""
     max_concurrent_rollouts: int | None = Field(default=None, ge=1)
     """The most groups in flight; none: as many as episodes."""
-    reserved: dict[str, int] = Field(default_factory=dict)
+    reserved: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     """Episodes in flight that are kept for a phase, by its name."""
     num_vms: int = Field(default=3, ge=1, le=100_000)
     """The most desktops alive."""
@@ -130,6 +130,13 @@ class RunConfig(Settings):
             raise ValueError("a run's name has letters, digits, '.', '_' and '-', at most 100 of them")
         return value
 
+    @field_validator("output_dir")
+    @classmethod
+    def _check_output_dir(cls, value: str) -> str:
+        if not value.strip() or value.strip().endswith("://"):
+            raise ValueError("it names no place; write a folder, or s3://bucket/folder")
+        return value
+
     @field_validator("provider_options", mode="before")
     @classmethod
     def _as_written(cls, value: object) -> object:
@@ -145,8 +152,10 @@ class RunConfig(Settings):
     def _check_whole(self) -> RunConfig:
         if self.min_vms is not None and self.min_vms > self.num_vms:
             raise ValueError(f"min_vms is {self.min_vms}; allowed: 0 to num_vms ({self.num_vms})")
-        if sum(self.reserved.values()) > self.num_rollouts:
-            raise ValueError(f"reserved asks for more than num_rollouts ({self.num_rollouts})")
+        for name in ("num_rollouts", "max_concurrent_rollouts"):
+            most, reserved = getattr(self, name), sum(self.reserved.values())
+            if most is not None and reserved > most:
+                raise ValueError(f"reserved asks for {reserved}, and {name} is {most}: reserve fewer, or raise {name}")
         return self
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from deskroll.desktops.notes import LONGEST_SOCKET_PATH, runtime_root
+from deskroll.desktops.notes import LONGEST_SOCKET_PATH, process_start, runtime_root
 from deskroll.desktops.service import Listen
 from deskroll.errors import ConfigError, DeskrollError, InputError
 from deskroll.rollout.metrics import exposition
@@ -57,12 +57,23 @@ def sockets_folder() -> Path:
     return folder
 
 
+def socket_path(name: str) -> Path:
+    """A place for a socket of this process; what killed runs left there is swept away."""
+    folder = sockets_folder()
+    for path in folder.glob("*.sock"):
+        pid = path.stem.rpartition("-")[2]
+        if pid.isdigit() and not process_start(pid):
+            path.unlink(missing_ok=True)
+    path = folder / f"{name}-{os.getpid()}.sock"
+    if len(str(path)) > LONGEST_SOCKET_PATH:
+        raise ConfigError(f"the path {path} is too long for a socket; set DESKROLL_RUNTIME_DIR to a shorter one")
+    return path
+
+
 @asynccontextmanager
 async def serve_control(steering: Steering, run_id: str, metrics: str = "") -> AsyncIterator[str]:
     """Answer for the length of the block; yields the socket's path."""
-    path = sockets_folder() / f"{run_id[:40]}-{os.getpid()}.sock"
-    if len(str(path)) > LONGEST_SOCKET_PATH:
-        raise ConfigError(f"the path {path} is too long for a socket; set DESKROLL_RUNTIME_DIR to a shorter one")
+    path = socket_path(run_id[:40])
     runners = []
     try:
         runners.append(await _serving(_app(steering)))

@@ -1,7 +1,11 @@
-"""A run's settings and tasks from what people give: a file, overrides, or a run that is to go on."""
+"""A run's settings and tasks from what people give: a file, overrides, or a run that is to go on.
+
+Guarantees: whatever is wrong and can be told without a model or a desktop is one `InputError`, before anything starts.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,12 +13,19 @@ from pathlib import Path
 from deskroll.agents import agent_kind, agent_settings
 from deskroll.config import load
 from deskroll.desktops.base import DesktopSpec
+from deskroll.desktops.providers import make_provider
+from deskroll.desktops.service import Listen
 from deskroll.envs import env_kind, env_settings
-from deskroll.errors import ConfigError, InputError
+from deskroll.errors import ConfigError, InputError, StoreError
+from deskroll.registry import Registry
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.control import TOKEN_VARIABLE
 from deskroll.store import Run, find_run
 from deskroll.tasks import load_tasks
 from deskroll.types import Task
+
+_PHASE = "eval"
+"""The phase of `deskroll run`."""
 
 
 def load_run(path: Path | None, overrides: Sequence[str]) -> tuple[RunConfig, list[Task]]:
@@ -24,9 +35,17 @@ def load_run(path: Path | None, overrides: Sequence[str]) -> tuple[RunConfig, li
 
 def resume_run(given: str, overrides: Sequence[str]) -> tuple[str, RunConfig, list[Task]]:
     """The folder, the settings and the tasks of a run that is to go on."""
-    root = find_run(given)
-    info = Run.open(root).info
-    config, tasks = _checked(load(RunConfig, None, overrides, base=info.config, name=f"{root}/run.json"))
+    if Path(given).is_file() and Path(given).name != "run.json":
+        raise InputError(f"{given} is a file, and no run; name the folder of a run (<output_dir>/<run_id>)")
+    try:
+        root = find_run(given)
+        info = Run.open(root).info
+    except StoreError as error:
+        raise InputError(str(error)) from error
+    name = f"{root}/run.json"
+    if not info.config:
+        raise InputError(f"{name}: it holds no config, so the run cannot go on; restore it, or start a new run")
+    config, tasks = _checked(load(RunConfig, None, overrides, base=info.config, name=name))
     return root, config, tasks
 
 
@@ -34,28 +53,83 @@ def _checked(config: RunConfig) -> tuple[RunConfig, list[Task]]:
     if not config.tasks:
         raise InputError("no tasks are given: name a file of tasks (JSON or JSONL), e.g. deskroll run tasks.jsonl")
     path = Path(config.tasks).absolute()
+    config = config.model_copy(update={"tasks": str(path)})
     tasks = load_tasks(path, limit=config.limit)
     agent_settings(agent_kind(config.agent), config.agent_options, config.agent)
-    desktop_specs(config, tasks)
-    if config.metrics.startswith("unix:"):
-        raise ConfigError(f"metrics is {config.metrics!r}; write HOST:PORT, e.g. 127.0.0.1:9400")
-    return config.model_copy(update={"tasks": str(path)}), tasks
+    _check_provider(config, _wanted(config, tasks))
+    _check_metrics(config.metrics)
+    _check_reserved(config)
+    return config, tasks
 
 
 def desktop_specs(config: RunConfig, tasks: Sequence[Task]) -> list[DesktopSpec]:
     """What desktops the tasks need: one of each kind, the most wanted first; none where no task needs any."""
-    kinds = {name: env_kind(name) for name in {task.env or config.env for task in tasks} | {config.env}}
+    counts = Counter(spec for _, spec in _wanted(config, tasks))
+    return [spec for spec, _ in counts.most_common()]
+
+
+def _wanted(config: RunConfig, tasks: Sequence[Task]) -> list[tuple[Task, DesktopSpec]]:
+    """Each task that needs a desktop, and which."""
+    kinds = {config.env: env_kind(config.env)}
     # The options are those of the run's own environment; a task of another kind has that kind's defaults.
-    settings = {
-        name: env_settings(kind, config.env_options if name == config.env else {}, name) for name, kind in kinds.items()
-    }
-    specs: Counter[DesktopSpec] = Counter()
+    settings = {config.env: env_settings(kinds[config.env], config.env_options, config.env)}
+    wanted = []
     for task in tasks:
         name = task.env or config.env
         try:
+            if name not in kinds:
+                kinds[name] = env_kind(name)
+                settings[name] = env_settings(kinds[name], {}, name)
             spec = kinds[name].desktop_spec(task, settings[name])
         except InputError as error:
-            raise InputError(f"task {task.id!r}: {error}") from None
+            raise InputError(f"{config.tasks}: task {task.id!r}: {error}") from None
         if spec is not None:
-            specs[spec] += 1
-    return [spec for spec, _ in specs.most_common()]
+            wanted.append((task, spec))
+    return wanted
+
+
+def _check_provider(config: RunConfig, wanted: Sequence[tuple[Task, DesktopSpec]]) -> None:
+    """That the provider exists and, where it is used, has these options and can make these desktops."""
+    name = "local" if config.provider == "auto" else config.provider
+    Registry().find("provider", name)
+    if config.pool:
+        try:
+            Listen.parse(config.pool)
+        except InputError as error:
+            raise ConfigError(f"pool: {error}") from None
+    if config.pool or not wanted:
+        return
+    try:
+        provider = make_provider(name, config.provider_options)
+    except InputError as error:
+        raise ConfigError(f"provider_options (provider {name}): {error}") from None
+    # Each spec once, with the first task that wants it.
+    for spec, task in {spec: task for task, spec in reversed(wanted)}.items():
+        try:
+            provider.check_spec(spec)
+        except InputError as error:
+            raise InputError(f"{config.tasks}: task {task.id!r} on a desktop of provider {name}: {error}") from None
+
+
+def _check_reserved(config: RunConfig) -> None:
+    """That something is left for the run itself: else it would wait for ever."""
+    most = min(config.num_rollouts, config.max_concurrent_rollouts or config.num_rollouts)
+    others = sum(kept for phase, kept in config.reserved.items() if phase != _PHASE)
+    if others >= most:
+        raise ConfigError(
+            f"reserved keeps {others} of {most} episodes in flight for other phases, and none for {_PHASE!r}; "
+            f"reserve fewer, or raise num_rollouts"
+        )
+
+
+def _check_metrics(metrics: str) -> None:
+    if not metrics:
+        return
+    try:
+        at = Listen.parse(metrics)
+    except InputError:
+        at = None
+    if at is None or at.is_unix:
+        raise ConfigError(f"metrics is {metrics!r}; write HOST:PORT, e.g. 127.0.0.1:9400")
+    if not os.environ.get(TOKEN_VARIABLE, "").strip():
+        raise ConfigError(f"metrics needs a token: set {TOKEN_VARIABLE}, and give it to Prometheus as bearer token")

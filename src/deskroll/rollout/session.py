@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import sys
 import time
 from collections import Counter
@@ -27,7 +28,7 @@ from deskroll.rollout.backends import Backend
 from deskroll.rollout.backends.inline import InlineBackend
 from deskroll.rollout.backends.process import ProcessBackend, ProcessConfig
 from deskroll.rollout.config import RunConfig, differences
-from deskroll.rollout.control import Steering, serve_control, sockets_folder
+from deskroll.rollout.control import Steering, serve_control, socket_path
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.loading import desktop_specs
@@ -287,7 +288,7 @@ async def _opened_pool(
         provider = make_provider(name, config.provider_options, sink)
         for spec in needed[1:]:
             provider.check_spec(spec)
-        socket = sockets_folder() / f"pool-{os.getpid()}-{id(sink):x}.sock"
+        socket = socket_path(f"pool-{secrets.token_hex(3)}")
         async with Pool(provider, settings, sink=sink) as pool, PoolService(pool, Listen.parse(f"unix:{socket}")):
             yield pool, f"unix:{socket}"
 

@@ -239,7 +239,8 @@ class Index:
         self.groups[record.phase, record.round, record.task] = record
 
     def _started(self, record: Started) -> None:
-        if self._is_stale(record.epoch):
+        if record.epoch < self.epoch:
+            self.stale += 1
             return
         entry = self._entry(record.key)
         if entry.outcome is not None:
@@ -257,17 +258,19 @@ class Index:
             entry.attempts = max(entry.attempts, record.episode.attempt)
 
     def _sealed(self, record: Sealed | BriefSealed, line: int = 0) -> None:
-        if self._is_stale(record.epoch):
+        if record.epoch < self.epoch:
+            self.stale += 1
             return
-        key = record.episode.key
-        entry = self._entry(key)
+        episode = record.episode
+        entry = self.entries.get(episode.key) or self._entry(episode.key)
         if entry.outcome is not None:
             raise StoreError(
-                f"{shown(key)} has an outcome already (attempt {entry.outcome.attempt}); attempt "
-                f"{record.episode.attempt} must not become a second one. Reopen it first, or keep the first"
+                f"{shown(episode.key)} has an outcome already (attempt {entry.outcome.attempt}); attempt "
+                f"{episode.attempt} must not become a second one. Reopen it first, or keep the first"
             )
-        entry.attempts = max(entry.attempts, record.episode.attempt)
-        entry.outcome, entry.line = record.episode, line
+        if episode.attempt > entry.attempts:
+            entry.attempts = episode.attempt
+        entry.outcome, entry.line = episode, line
         self.done += 1
 
     def _reopened(self, record: Reopened) -> None:

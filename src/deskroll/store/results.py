@@ -1,7 +1,7 @@
 """results.jsonl: one line an outcome, flat, for people and for other tools.
 
 Lines are appended as outcomes come, so an episode that was reopened has two for a while: the last one counts. When the
-run is closed the file is written anew from the journal, one line for each episode, in the order of the plan.
+run is closed the file is written anew from the journal, one line for each episode, in the order of their beginning.
 """
 
 from __future__ import annotations

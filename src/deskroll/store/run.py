@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import deskroll
-from deskroll.errors import StoreError
+from deskroll import __version__
+from deskroll.errors import StoreError, plain
 from deskroll.store import info as run_info
 from deskroll.store import journal, paths
 from deskroll.store.index import Index
@@ -69,9 +69,8 @@ class RunStore:
         """Make a run in the folder `root`, which must not hold one yet."""
         storage = Storage.at(root)
         async with _held(storage, 0.0, make=True) as lock:
-            if await asyncio.to_thread(storage.exists, paths.RUN_JSON):
+            if not await asyncio.to_thread(_write_info, storage, info):
                 raise StoreError(f"{storage.shown()} holds a run already: resume it, or choose another folder")
-            await asyncio.to_thread(storage.write_atomic, paths.RUN_JSON, run_info.encode(info))
             async with cls._opened(storage, info, lock, describe, on_failure, note) as store:
                 yield store
 
@@ -115,6 +114,11 @@ class RunStore:
     def failed(self) -> asyncio.Future[StoreError]:
         """Done when something could not be written; nothing more can be, then."""
         return self._pump.failed
+
+    @property
+    def flushes(self) -> int:
+        """How many batches of records were made durable so far."""
+        return self._pump.batches
 
     async def next_attempt(self, key: EpisodeKey) -> int:
         """The number for another attempt: one whose folder is not there, whatever a killed coordinator left."""
@@ -181,7 +185,7 @@ class RunStore:
                 at=time.time(),
                 host=socket.gethostname(),
                 pid=os.getpid(),
-                version=deskroll.__version__,
+                version=__version__,
                 config_digest=self.info.config_digest,
                 note=note,
             )
@@ -199,11 +203,10 @@ class RunStore:
 
     def _reason(self, error: BaseException | None) -> tuple[CloseReason, str]:
         if error is None:
-            finished = self.index.closed is None and not self.index.unfinished()
-            return (CloseReason.FINISHED if finished else CloseReason.STOPPED), ""
+            return (CloseReason.STOPPED if self.index.unfinished() else CloseReason.FINISHED), ""
         if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
             return CloseReason.STOPPED, type(error).__name__
-        return CloseReason.FAILED, f"{type(error).__name__}: {error}"
+        return CloseReason.FAILED, plain(f"{type(error).__name__}: {error}")
 
     def _rewrite_results(self) -> None:
         episodes = self.index.outcomes()
@@ -215,6 +218,17 @@ class RunStore:
         if isinstance(self.storage, LocalStorage):
             return self.storage.exists(folder)
         return bool(await asyncio.to_thread(self.storage.list, folder))
+
+
+def _write_info(storage: Storage, info: RunInfo) -> bool:
+    """Write run.json unless there is one; whether it was written."""
+    data = run_info.encode(info)
+    if not storage.local:
+        return storage.write_new(paths.RUN_JSON, data)
+    if storage.exists(paths.RUN_JSON):  # nobody else makes one meanwhile: we hold the lock
+        return False
+    storage.write_atomic(paths.RUN_JSON, data)
+    return True
 
 
 @asynccontextmanager

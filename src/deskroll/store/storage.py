@@ -90,6 +90,7 @@ _ADVICE = {
     errno.EPERM: "permission denied: choose another output folder, or mend its owner or mode",
     errno.ENOENT: "there is no such file: check the path, or whether somebody removed it",
     errno.ENOTDIR: "a part of that path is a file, not a folder: choose another output folder",
+    errno.EEXIST: "a file of that name is in the way: choose another output folder",
     errno.EISDIR: "that is a folder, where a file is wanted: check the path",
     errno.EMFILE: "too many open files: raise `ulimit -n`, or run fewer episodes at a time",
     errno.ENFILE: "too many open files on this machine",

@@ -109,10 +109,14 @@ class AttemptWriter:
         self._append(paths.STEPS, msgspec.json.encode(self._tokens.take(step)) + b"\n")
 
     def file(self, name: str, data: bytes) -> str:
-        """Keep any other file under a new name, and return that."""
+        """Keep any other small file; returns its name, which is another one where that one is taken."""
         self._check(name)
-        self._write(name, data, digest(data).hexdigest())
-        return name
+        stem, dot, suffix = name.partition(".")
+        free, number = name, 2
+        while free in self._files or free in self._placed:
+            free, number = f"{stem}-{number}{dot}{suffix}", number + 1
+        self._write(free, data, digest(data).hexdigest())
+        return free
 
     def place(self, name: str) -> Path:
         """Where another program may write a file of this name until the attempt is sealed: a recording, for one."""

@@ -50,7 +50,7 @@ def parse_task(raw: object, where: str) -> Task:
     where = f"{where}: task {task_id!r}"
     name = next((each for each in _INSTRUCTION if each in rest), "question")
     answer = rest.pop("answer", None)
-    return Task(
+    task = Task(
         id=task_id,
         instruction=_text(rest.pop(name, None), name, where),
         domain=_text(rest.pop("domain", ""), "domain", where, empty=True),
@@ -60,6 +60,12 @@ def parse_task(raw: object, where: str) -> Task:
         evaluator=_mapping(rest.pop("evaluator", {}), "evaluator", where),
         metadata=rest,
     )
+    try:
+        msgspec.json.encode(task)
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise InputError(f"{where}: it holds half of a character ({half!a}); write the whole character") from None
+    return task
 
 
 def task_digest(task: Task) -> str:
@@ -78,8 +84,10 @@ def _objects(path: Path) -> Iterator[tuple[str, object]]:
     if path.suffix.lower() != ".json":
         raise InputError(f"{path}: the suffix is {path.suffix!r}; allowed: .json, .jsonl")
     data = _decode(text, str(path), 1)
-    if isinstance(data, dict) and isinstance(data.get("items"), list):
+    if isinstance(data, dict) and "items" in data and "id" not in data:
         data = data["items"]
+        if not isinstance(data, list):
+            raise InputError(f"{path}: items is a {_kind(data)}; it must be a list of tasks")
     elif isinstance(data, dict):
         if "id" not in data and data and all(isinstance(each, list) for each in data.values()):
             raise InputError(
@@ -101,7 +109,7 @@ def _read(path: Path) -> str:
             raise InputError(f"{path}: it is larger than {LARGEST_FILE // 1024**3} GiB; split it")
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file") from None
+        raise InputError(f"{path}: there is no such file; name a .json or .jsonl file of tasks") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
     except OSError as error:
@@ -110,7 +118,7 @@ def _read(path: Path) -> str:
 
 def _decode(text: str, name: str, first_line: int) -> object:
     try:
-        return json.loads(text, object_pairs_hook=_without_doubles)
+        return json.loads(text, object_pairs_hook=_without_doubles, parse_int=_whole, parse_constant=_constant)
     except json.JSONDecodeError as error:
         raise InputError(
             f"{name}:{first_line + error.lineno - 1}: it is no valid JSON, at column {error.colno}: {error.msg}"
@@ -125,6 +133,16 @@ def _without_doubles(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
         names = [name for name, _ in pairs]
         raise ValueError(f"{next(each for each in names if names.count(each) > 1)!r} is there twice")
     return data
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > 18 and not -(2**63) <= int(digits[:30]) < 2**63:
+        raise ValueError(f"{digits[:20]}... is larger than 64 bits hold; write it as a text, in quotes")
+    return int(digits)
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON; write null, or a text in quotes")
 
 
 def _text(value: object, name: str, where: str, *, empty: bool = False) -> str:

@@ -19,7 +19,7 @@ from deskroll.envs.osworld.evaluate import evaluate
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import prepare
 from deskroll.envs.osworld.tools import COMPUTER_13
-from deskroll.errors import ActionError, SetupError, plain
+from deskroll.errors import ActionError, InputError, SetupError, plain
 from deskroll.types import Observation, Phase, Score, StopReason, Task, Tool, ToolRequest
 
 
@@ -53,7 +53,11 @@ class OSWorldEnv:
             snapshot=settings.snapshot_name,
         )
         env_config = task.metadata.get("env_config")
-        return spec.overridden(env_config) if isinstance(env_config, Mapping) else spec
+        if env_config is None:
+            return spec
+        if not isinstance(env_config, Mapping):
+            raise InputError('env_config must be an object, e.g. {"proxy": true}')
+        return spec.overridden(env_config)
 
     @property
     def tools(self) -> Sequence[Tool]:

@@ -236,7 +236,10 @@ for (const button of document.querySelectorAll("[data-filter]")) {
   });
 }
 for (const button of document.querySelectorAll("[data-sort]")) button.addEventListener("click", () => sort(button));
-for (const episode of episodes) episode.addEventListener("toggle", () => open(episode));
+for (const episode of episodes) {
+  episode.addEventListener("toggle", () => open(episode));
+  open(episode); // a browser may remember which ones were open
+}
 document.getElementById("search").addEventListener("input", show);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
 
