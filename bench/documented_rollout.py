@@ -136,9 +136,12 @@ class Shared(NamedTuple):
 def run_parallel_rollout(job: Job) -> None:
     from openai import OpenAI  # noqa: PLC0415  (other contenders import this module too)
 
-    # Each worker has its own copy by the fork; making one takes so long that hundreds of them would be half of this.
-    client = OpenAI(base_url=f"{job.url}/v1", api_key="none")
-    create = client.chat.completions.create
+    def client() -> OpenAI:
+        return OpenAI(base_url=f"{job.url}/v1", api_key="none")
+
+    with client() as first:  # imports and builds what the first call needs, once: every worker has it by the fork
+        _run_conversation(job, first.chat.completions.create, 0)
+    create = client().chat.completions.create  # unconnected yet, and every worker's own by the fork
     with SyncManager(ctx=FORK) as manager:
         shared = Shared(manager.Queue(), manager.list(), FORK.Event(), FORK.Semaphore(0), FORK.Event())
         workers = [

@@ -1,6 +1,7 @@
 """Runs in an object store: a real S3 protocol over HTTP, and fsspec's store in memory."""
 
 import asyncio
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -154,8 +155,20 @@ async def test_an_attempt_is_sealed_once_and_evidence_is_kept(out: str) -> None:
     async with AttemptWriter(storage, key(), 2) as writer:
         await writer.seal(episode(key(), 2))
     async with AttemptWriter(storage, key(), 2) as again:
-        with pytest.raises(StoreError, match="was sealed before"):
+        with pytest.raises(StoreError, match="was sealed before") as raised:
             await again.seal(episode(key(), 2))
+    shutil.rmtree(str(raised.value).rpartition(" ")[2])
+
+
+async def test_an_attempt_that_cannot_be_uploaded_is_kept(bucket: str) -> None:
+    storage = Storage.at("s3://no-such-bucket-anywhere/x")
+    async with AttemptWriter(storage, key(), 1) as writer:
+        writer.message(b'{"a":1}')
+        with pytest.raises(StoreError, match=r"bucket does not exist.* What the attempt wrote is kept in ") as raised:
+            await writer.seal(episode(key()))
+    spool = Path(str(raised.value).rpartition(" ")[2])
+    assert (spool / "conversation.json").read_bytes() == b'[\n{"a":1}\n]\n'
+    shutil.rmtree(spool)
 
 
 def test_a_bucket_that_is_not_there(bucket: str) -> None:

@@ -104,6 +104,14 @@ async def test_an_attempt_that_the_journal_never_heard_of_keeps_its_folder(tmp_p
         assert await store.next_attempt(key()) == 2
 
 
+async def test_what_comes_after_the_end_is_refused(tmp_path: Path) -> None:
+    async with RunStore.create(tmp_path, info()) as store:
+        pass
+    with pytest.raises(StoreError, match="the run was closed"):
+        store.write(PLAN)
+    await store.sync()
+
+
 async def test_writes_share_syncs(tmp_path: Path) -> None:
     async with RunStore.create(tmp_path, info()) as store:
         for number in range(2000):

@@ -103,20 +103,32 @@ class Engine:
     async def _group(self, group: Group, permit: GroupPermit, priority: int) -> None:
         key = group.keys[0]
         self._store.write(GroupOpened(phase=key.phase, round=key.round, task=key.task, at=time.time()))
-        async with asyncio.TaskGroup() as work:
-            outcomes = [work.create_task(self._episode(each, group, permit, priority)) for each in group.keys]
-        why = "finished" if all(each.result() for each in outcomes) else "stopped"
-        self._store.write(GroupClosed(phase=key.phase, round=key.round, task=key.task, at=time.time(), why=why))
+        left, outcomes = len(group.keys), 0
 
-    async def _episode(self, key: EpisodeKey, group: Group, permit: GroupPermit, priority: int) -> bool:
+        async def member(each: EpisodeKey) -> None:
+            nonlocal left, outcomes
+            inside = _Inside(permit)
+            try:
+                outcomes += await self._episode(each, group, inside, priority)
+            finally:
+                left -= 1
+                if not left:  # before the permit is free, so that no more groups are open than there are permits
+                    why = "finished" if outcomes == len(group.keys) else "stopped"
+                    closed = GroupClosed(phase=key.phase, round=key.round, task=key.task, at=time.time(), why=why)
+                    with contextlib.suppress(StoreError):  # where nothing can be written, the run ends by that
+                        self._store.write(closed)
+                inside.leave()
+
+        async with asyncio.TaskGroup() as work:
+            for each in group.keys:
+                work.create_task(member(each))
+
+    async def _episode(self, key: EpisodeKey, group: Group, inside: _Inside, priority: int) -> bool:
         """Attempt after attempt, until there is an outcome or a stop; the group's permit is held already."""
         history: list[Episode] = []
         verdict = Verdict(again=True)
         while True:
-            try:
-                episode = await self._attempt(key, group, priority, isolated=verdict.isolated)
-            finally:
-                permit.leave()
+            episode = await self._attempt(key, group, priority, isolated=verdict.isolated)
             if episode is None:
                 return False
             history.append(episode)
@@ -132,8 +144,9 @@ class Engine:
             if not verdict.again or self.stopping:
                 return False
             _log.info("%s: %s; again in %.1f s", _name(episode), episode.score.reason, verdict.pause)
+            inside.leave()
             await self._pause(verdict.pause)
-            if not await permit.enter():
+            if not await inside.enter():
                 return False
 
     async def _pause(self, seconds: float) -> None:
@@ -160,6 +173,23 @@ class Engine:
         finally:
             del self.running[key, attempt]
             permits.release(key.phase)
+
+
+class _Inside:
+    """One member's share in its group's permit: left once, however the episode ends."""
+
+    def __init__(self, permit: GroupPermit) -> None:
+        self._permit = permit
+        self._inside = True
+
+    async def enter(self) -> bool:
+        self._inside = await self._permit.enter()
+        return self._inside
+
+    def leave(self) -> None:
+        if self._inside:
+            self._inside = False
+            self._permit.leave()
 
 
 def _lost(order: Order, error: WorkerLost, started: float) -> Episode:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from deskroll.errors import InputError
 from deskroll.rollout.retry import is_infrastructure
 from deskroll.store import RunStore
@@ -29,7 +31,7 @@ def changed_tasks(store: RunStore, phase: str, round_: int, tasks: Sequence[Task
     changed = [
         f"task {name!r} has changed" if name in known else f"task {name!r} is gone"
         for name, each in planned.items()
-        if known.get(name) != each.digest
+        if each.samples and known.get(name) != each.digest
     ]
     added = [f"task {name!r} is new" for name in known if planned and name not in planned]
     return [*changed, *added]
@@ -45,7 +47,15 @@ def make_plan(store: RunStore, phase: str, round_: int, tasks: Sequence[Task], s
         before = planned.get(task.id)
         if before is None or (before.digest, before.samples) != (digest, samples):
             records.append(
-                Planned(phase=phase, round=round_, task=task.id, samples=samples, digest=digest, domain=task.domain)
+                Planned(
+                    phase=phase,
+                    round=round_,
+                    task=task.id,
+                    samples=samples,
+                    digest=digest,
+                    domain=task.domain,
+                    revised=before is not None,
+                )
             )
         keys = []
         for sample in range(samples):
@@ -61,5 +71,11 @@ def make_plan(store: RunStore, phase: str, round_: int, tasks: Sequence[Task], s
             groups.append(Group(ticket=ticket, task=task, keys=tuple(keys)))
     if len({task.id for task in tasks}) != len(tasks):
         raise InputError("two tasks have the same id; ids must be unique")
+    gone = planned.keys() - {task.id for task in tasks}
+    records.extend(
+        msgspec.structs.replace(planned[name], samples=0, revised=True)
+        for name in sorted(gone)
+        if planned[name].samples
+    )
     store.write(*records)
     return groups

@@ -123,7 +123,8 @@ class Index:
         """Episodes that have an outcome."""
         self.stale = 0
         """Records of superseded coordinators, which do not count."""
-        self._plans: set[GroupKey] = set()
+        self._plans: dict[GroupKey, int] = {}
+        """Where in `planned` each one is."""
         self._text = Text()
         self._folds: dict[type, Callable[[Any], None]] = {
             Opened: self._opened,
@@ -228,11 +229,14 @@ class Index:
 
     def _planned(self, record: Planned) -> None:
         group = (record.phase, record.round, record.task)
+        if record.revised and group in self._plans:
+            self.planned[self._plans[group]] = record
+            return
         if group in self._plans:
             raise StoreError(f"task {plain(record.task)!r} is planned twice for {_round(record)}: plan each one once")
         if record.samples < 1:
             raise StoreError(f"task {plain(record.task)!r}, {_round(record)}: {record.samples} samples are no plan")
-        self._plans.add(group)
+        self._plans[group] = len(self.planned)
         self.planned.append(record)
 
     def _group(self, record: GroupOpened | GroupClosed) -> None:
@@ -268,8 +272,7 @@ class Index:
                 f"{shown(episode.key)} has an outcome already (attempt {entry.outcome.attempt}); attempt "
                 f"{episode.attempt} must not become a second one. Reopen it first, or keep the first"
             )
-        if episode.attempt > entry.attempts:
-            entry.attempts = episode.attempt
+        entry.attempts = max(entry.attempts, episode.attempt)
         entry.outcome, entry.line = episode, line
         self.done += 1
 

@@ -54,6 +54,8 @@ class Planned(Record, frozen=True, tag_field="type", tag="planned"):
     digest: str = ""
     """Of the task as it was read, so that a resume sees when it has changed."""
     domain: str = ""
+    revised: bool = False
+    """A forced resume found the task changed, or gone (no samples): this counts instead of what was planned before."""
 
     def keys(self) -> Iterator[EpisodeKey]:
         """The episodes that it plans."""

@@ -16,7 +16,6 @@ import msgspec
 
 from deskroll.errors import StoreError, plain
 from deskroll.store import paths
-from deskroll.store.commit import write_all
 from deskroll.store.local import LocalStorage
 from deskroll.store.storage import store_error
 from deskroll.types import Record
@@ -69,9 +68,8 @@ class Lock:
         """Rewrite what the file says about who holds it."""
         try:
             data = msgspec.json.encode(holder) + b"\n"
-            os.ftruncate(self.fd, 0)
-            os.lseek(self.fd, 0, os.SEEK_SET)
-            write_all(self.fd, data)
+            os.pwrite(self.fd, data, 0)
+            os.ftruncate(self.fd, len(data))
         except OSError as error:
             raise store_error("write", self._path, error) from error
 

@@ -44,9 +44,11 @@ class Pump:
         self._wanted.set()
 
     def check(self) -> None:
-        """Raise what went wrong, if anything did."""
+        """Raise why nothing can be written, if so."""
         if self.failed.done():
             raise StoreError(str(self.failed.result()))
+        if self._stopping.is_set():
+            raise StoreError("the run was closed: nothing more can be written to its journal")
 
     async def sync(self) -> None:
         """Return when all that was taken so far is durable."""

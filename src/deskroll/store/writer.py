@@ -177,11 +177,15 @@ class AttemptWriter:
             await asyncio.to_thread(self._upload, [*names, paths.EPISODE_JSON])
 
     def _upload(self, names: list[str]) -> None:
-        if self._storage.exists(f"{self.name}/{paths.EPISODE_JSON}"):
-            raise StoreError(f"{self._shown} was sealed before: an attempt's folder is never used again")
-        last = names[-1:] if paths.EPISODE_JSON in names else []
-        for some in (names[: len(names) - len(last)], last):
-            self._storage.upload({f"{self._folder}/{name}": f"{self.name}/{name}" for name in some})
+        """Copy the spooled files to the object store, the manifest last; they stay where that fails."""
+        try:
+            if self._storage.exists(f"{self.name}/{paths.EPISODE_JSON}"):
+                raise StoreError(f"{self._shown} was sealed before: an attempt's folder is never used again")  # noqa: TRY301
+            last = names[-1:] if paths.EPISODE_JSON in names else []
+            for some in (names[: len(names) - len(last)], last):
+                self._storage.upload({f"{self._folder}/{name}": f"{self.name}/{name}" for name in some})
+        except StoreError as error:
+            raise StoreError(f"{error}. What the attempt wrote is kept in {self._folder}") from error
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _evidence(self) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import time
 from collections.abc import Coroutine
 
@@ -52,7 +53,7 @@ class ProcessBackend:
         keep: tuple[int, ...] = (),
         sink: EventSink | None = None,
     ) -> None:
-        self._setup = Setup(spec=spec, api_key=api_key)
+        self._setup = Setup(spec=spec, api_key=api_key, path=tuple(sys.path))
         self._config = config or ProcessConfig()
         self._sink = guarded(sink)
         self._nursery = Nursery(keep)

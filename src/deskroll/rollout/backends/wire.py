@@ -22,6 +22,8 @@ class Setup(Record, frozen=True, tag="setup"):
 
     spec: RunSpec
     api_key: str = ""
+    path: tuple[str, ...] = ()
+    """Where the coordinator finds modules: plug-ins that it can import, its workers can, too."""
 
     def __repr__(self) -> str:
         return f"Setup(spec={self.spec!r}, api_key=...)"

@@ -80,6 +80,7 @@ class _Worker:
         first = await anext(messages, None)
         if not isinstance(first, Setup):
             return
+        sys.path[:] = first.path
         try:
             async with Kit.open(first.spec, api_key=first.api_key, sink=self._events) as kit:
                 crew = Crew(kit)

@@ -1,0 +1,142 @@
+"""Environments and agents of the tests' own, named by their path: they fail, hang and crash on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from deskroll.actions import Action, Answer
+from deskroll.agents.base import Surroundings
+from deskroll.config import Settings
+from deskroll.desktops.base import Desktop
+from deskroll.envs.base import Ending, Moment
+from deskroll.envs.math import MathEnv
+from deskroll.envs.tooled import ToolSettings
+from deskroll.errors import DesktopLost, DesktopTimeout, ModelError
+from deskroll.types import Decision, Observation, Score, Task
+
+
+def _crash(task: Task) -> None:
+    """As the task's metadata says: `{"crash": "exit"|"hang"|"memory", "once": FILE}`."""
+    how, once = task.metadata.get("crash"), task.metadata.get("once")
+    if how is None:
+        return
+    if once is not None:
+        try:
+            Path(once).touch(exist_ok=False)
+        except FileExistsError:
+            return
+    if how == "exit":
+        os._exit(3)
+    elif how == "hang":
+        time.sleep(3600)
+    elif how == "memory":
+        _EATEN.append(bytearray(os.urandom(1 << 20)) * 500)
+        time.sleep(3600)
+
+
+_EATEN: list[bytearray] = []
+
+
+class CrashingEnv(MathEnv):
+    """Takes its process with it."""
+
+    async def reset(self) -> Observation:
+        _crash(self._task)
+        return await super().reset()
+
+
+class FailingEnv(MathEnv):
+    """Fails where the task's metadata says: `{"fails": "setup"|"step"|"score"|"desktop"|..., "times": FILE}`."""
+
+    def __init__(self, task: Task, settings: ToolSettings, desktop: Desktop | None = None) -> None:
+        super().__init__(task, settings, desktop)
+        self._fails = task.metadata.get("fails")
+
+    async def reset(self) -> Observation:
+        if self._fails == "setup":
+            raise ValueError("the file is not there")
+        if self._fails == "slow setup":
+            await asyncio.sleep(3600)
+        return await super().reset()
+
+    async def step(self, actions: Sequence[Action]) -> Moment:
+        if self._fails == "desktop":
+            raise DesktopLost("desktop x is gone")
+        if self._fails == "wedged":
+            raise DesktopTimeout("desktop x did not answer")
+        if self._fails == "slow step":
+            await asyncio.sleep(3600)
+        return await super().step(actions)
+
+    async def score(self, ending: Ending) -> Score:
+        if self._fails == "score":
+            raise KeyError("no such metric")
+        if self._fails == "slow score":
+            await asyncio.sleep(3600)
+        return await super().score(ending)
+
+
+class DyingEnv(MathEnv):
+    """Its desktop dies in the second step, so after the agent has acted."""
+
+    def __init__(self, task: Task, settings: ToolSettings, desktop: Desktop | None = None) -> None:
+        super().__init__(task, settings, desktop)
+        self._steps = 0
+
+    async def step(self, actions: Sequence[Action]) -> Moment:
+        self._steps += 1
+        if self._steps > 1:
+            raise DesktopLost("desktop x is gone")
+        return await super().step(actions)
+
+
+class NoSettings(Settings):
+    """Nothing to choose."""
+
+
+class AnsweringAgent:
+    """Needs no model."""
+
+    Settings: ClassVar[type[NoSettings]] = NoSettings
+
+    def __init__(self, surroundings: Surroundings, settings: NoSettings) -> None:
+        pass
+
+    async def act(self, observation: Observation) -> Decision:
+        return Decision(actions=(Answer(text="42"),))
+
+
+class BrokenAgent(AnsweringAgent):
+    """Its own code fails."""
+
+    async def act(self, observation: Observation) -> Decision:
+        raise ZeroDivisionError("division by zero")
+
+
+class ForsakenAgent(AnsweringAgent):
+    """Its model fails."""
+
+    async def act(self, observation: Observation) -> Decision:
+        raise ModelError("the model is gone")
+
+
+class CountingEnv(MathEnv):
+    """Counts how many are live at a time, in this process."""
+
+    live: ClassVar[int] = 0
+    most: ClassVar[int] = 0
+
+    async def reset(self) -> Observation:
+        kind = type(self)
+        kind.live += 1
+        kind.most = max(kind.most, kind.live)
+        await asyncio.sleep(0.02)
+        return await super().reset()
+
+    async def close(self) -> None:
+        type(self).live -= 1

@@ -1,0 +1,75 @@
+"""One episode, from reset to score: limits, phases, what is written down."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deskroll.types import Phase, StopReason
+from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script
+
+
+async def test_a_whole_episode(runs: Runs) -> None:
+    (episode,) = await runs.run(script(CALCULATE, ANSWER), questions(1, domain="sums"))
+    assert (episode.stop, episode.score.value, episode.answer) == (StopReason.ANSWER, 1.0, "42")
+    assert (episode.steps, episode.actions, episode.domain) == (2, 2, "sums")
+    assert episode.usage.calls == 2
+    assert episode.usage.prompt_tokens > 0
+    assert episode.usage.cost_usd is None, "nobody knows the price of a scripted model, and a made-up 0 would be a lie"
+    steps = runs.read().attempt(episode.key, 1).steps()
+    assert [step.results for step in steps] == [("6*7 = 42",), ()]
+
+
+async def test_every_second_belongs_to_one_phase(runs: Runs) -> None:
+    (episode,) = await runs.run(script(CALCULATE, ANSWER, latency=0.2), questions(1))
+    assert set(episode.seconds) <= set(Phase)
+    assert episode.seconds[Phase.MODEL] > 0.4
+    lived = episode.ended_at - episode.started_at + episode.seconds[Phase.PERMIT]
+    assert sum(episode.seconds.values()) == pytest.approx(lived, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("limits", "model", "stop"),
+    [
+        ({"max_turns": 3}, {}, StopReason.MAX_TURNS),
+        ({"max_tokens": 150}, {}, StopReason.MAX_TOKENS),
+        ({"max_cost_usd": 0.001}, {"price": {"input": 5, "output": 10}}, StopReason.MAX_COST),
+        ({"max_time": 0.5}, {}, StopReason.MAX_TIME),
+    ],
+)
+async def test_a_limit_ends_it_and_what_was_done_is_scored(
+    runs: Runs, limits: dict[str, Any], model: dict[str, Any], stop: StopReason
+) -> None:
+    (episode,) = await runs.run(script(CALCULATE, latency=0.1), questions(1), limits=limits, model=model)
+    assert episode.stop is stop
+    assert episode.failure is None
+    assert episode.score.value == 0.0, "no answer was given"
+    assert 0 < episode.steps < 20
+
+
+async def test_a_limit_on_time_stops_an_answer_that_never_comes(runs: Runs) -> None:
+    (episode,) = await runs.run(script(ANSWER, latency=3600.0), questions(1), limits={"max_time": 0.3})
+    assert (episode.stop, episode.steps) == (StopReason.MAX_TIME, 0)
+
+
+@pytest.mark.parametrize(
+    ("fails", "limit", "blamed"),
+    [("slow setup", "setup_timeout", "setup"), ("slow score", "score_timeout", "evaluator")],
+)
+async def test_set_up_and_scoring_have_limits_of_their_own(runs: Runs, fails: str, limit: str, blamed: str) -> None:
+    (episode,) = await runs.run(
+        script(ANSWER), questions(1, fails=fails), env="tests.rollout.parts:FailingEnv", limits={limit: 0.1},
+        retries={"setup": 0, "evaluator": 0},
+    )  # fmt: skip
+    assert episode.failure is not None
+    assert (episode.failure.failure_class, episode.score.value) == (blamed, None)
+    assert "0.1 s" in episode.failure.message
+
+
+async def test_a_reply_that_could_not_be_used_is_no_turn(runs: Runs) -> None:
+    bad = {"tools": [{"name": "abacus", "arguments": {}}]}
+    (episode,) = await runs.run(script(bad, bad, ANSWER), questions(1), limits={"max_turns": 1})
+    assert (episode.stop, episode.score.value, episode.steps, episode.actions) == (StopReason.ANSWER, 1.0, 3, 1)
+    steps = runs.read().attempt(episode.key, 1).steps()
+    assert "there is no tool 'abacus'" in steps[0].results[0]

@@ -1,0 +1,156 @@
+"""Permits: never more than the limit, served by ticket, reserved shares kept, limits that change, groups that sleep."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+import pytest
+
+from deskroll.errors import ConfigError
+from deskroll.rollout.limits import GroupPermit, Limits, Permits
+from tests.rollout.conftest import until
+
+
+async def test_whoever_waits_is_served_by_ticket() -> None:
+    permits = Permits(1)
+    assert await permits.acquire("eval", 0)
+    order: list[int] = []
+
+    async def waiter(ticket: int) -> None:
+        await permits.acquire("eval", ticket)
+        order.append(ticket)
+        permits.release("eval")
+
+    tasks = [asyncio.create_task(waiter(ticket)) for ticket in (5, 3, 9, 1)]
+    await until(lambda: permits.waiting == 4, "all wait")
+    permits.release("eval")
+    await asyncio.gather(*tasks)
+    assert order == [1, 3, 5, 9]
+    assert permits.used == 0
+
+
+async def test_a_reserved_share_is_not_given_to_another_phase() -> None:
+    permits = Permits(3, {"eval": 1})
+    assert await permits.acquire("train", 0)
+    assert await permits.acquire("train", 1)
+    third = asyncio.create_task(permits.acquire("train", 2))
+    await asyncio.sleep(0)
+    assert not third.done()
+    assert await permits.acquire("eval", 99), "the reserved one is there at once, whatever its ticket"
+    await asyncio.sleep(0)
+    assert not third.done()
+    permits.release("train")
+    assert await third
+    assert (permits.used_by("train"), permits.used_by("eval")) == (2, 1)
+
+
+async def test_a_phase_with_a_reserve_may_use_more_than_it() -> None:
+    permits = Permits(3, {"eval": 1})
+    for ticket in range(3):
+        assert await permits.acquire("eval", ticket)
+    assert permits.used_by("eval") == 3
+
+
+async def test_limits_change_while_somebody_waits() -> None:
+    permits = Permits(1)
+    await permits.acquire("eval", 0)
+    waiting = [asyncio.create_task(permits.acquire("eval", n)) for n in range(1, 4)]
+    await until(lambda: permits.waiting == 3, "three wait")
+    permits.resize(3)
+    await until(lambda: permits.used == 3, "two of them are served")
+    permits.resize(1)
+    permits.release("eval")
+    permits.release("eval")
+    await asyncio.sleep(0)
+    assert not waiting[2].done(), "what is held beyond the new limit is let go first"
+    permits.release("eval")
+    assert await waiting[2]
+
+
+async def test_closing_tells_whoever_waits() -> None:
+    permits = Permits(1)
+    await permits.acquire("eval", 0)
+    waiting = asyncio.create_task(permits.acquire("eval", 1))
+    await until(lambda: permits.waiting == 1, "it waits")
+    permits.close()
+    assert await waiting is False
+    assert await permits.acquire("eval", 2) is False
+
+
+async def test_cancelling_a_waiter_loses_no_permit() -> None:
+    """Also when it is cancelled in the moment in which it is served."""
+    permits = Permits(1)
+    for _ in range(20):
+        await permits.acquire("eval", 0)
+        waiter = asyncio.create_task(permits.acquire("eval", 1))
+        await asyncio.sleep(0)
+        permits.release("eval")
+        waiter.cancel()
+        await asyncio.gather(waiter, return_exceptions=True)
+        assert permits.used == 0
+
+
+async def test_never_more_than_the_limit_over_all_phases() -> None:
+    dice = random.Random(7)
+    permits = Permits(5, {"eval": 2})
+    held = most = 0
+
+    async def life(phase: str) -> None:
+        nonlocal held, most
+        for _ in range(40):
+            await permits.acquire(phase, dice.randrange(100))
+            held += 1
+            most = max(most, held)
+            assert held <= 5
+            for _ in range(dice.randrange(3)):
+                await asyncio.sleep(0)
+            held -= 1
+            permits.release(phase)
+
+    async with asyncio.TaskGroup() as group:
+        for n in range(12):
+            group.create_task(life("eval" if n % 3 == 0 else "train"))
+    assert most == 5
+    assert permits.used == permits.waiting == 0
+
+
+async def test_a_group_gives_its_permit_back_while_all_of_it_sleeps() -> None:
+    permits = Permits(1)
+    first, second = GroupPermit(permits, "eval", 0), GroupPermit(permits, "eval", 1)
+    assert await first.enter(2)
+    blocked = asyncio.create_task(second.enter())
+    await asyncio.sleep(0)
+    first.leave()
+    await asyncio.sleep(0)
+    assert not blocked.done(), "one of the first group still runs"
+    first.leave()
+    assert await blocked, "all of the first group sleep"
+    again = asyncio.create_task(first.enter())
+    await asyncio.sleep(0)
+    assert not again.done()
+    second.leave()
+    assert await again
+
+
+async def test_the_documented_line_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "deskroll")
+    limits = Limits(16, 8)
+    limits.change(max_concurrent_rollouts=4)
+    assert [record.getMessage() for record in caplog.records] == [
+        "[Concurrency] Set max concurrent rollouts to 8",
+        "[Concurrency] Set max concurrent rollouts to 4",
+    ]
+
+
+async def test_groups_follow_episodes_unless_they_are_set() -> None:
+    limits = Limits(4)
+    limits.change(num_rollouts=9)
+    assert (limits.episodes.most, limits.groups.most) == (9, 9)
+
+
+@pytest.mark.parametrize(("most", "reserved"), [(0, {}), (-1, {}), (2, {"eval": 3})])
+def test_limits_that_make_no_sense_are_refused(most: int, reserved: dict[str, int]) -> None:
+    with pytest.raises(ConfigError):
+        Permits(most, reserved)

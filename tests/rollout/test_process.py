@@ -1,0 +1,111 @@
+"""Worker processes: one that crashes, hangs or eats memory is noticed and replaced; none outlives its coordinator."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from deskroll.errors import FailureClass
+from deskroll.store.journal import Failed
+from tests.rollout.conftest import ANSWER, Runs, questions, script, until
+from tests.waiting import wait_until
+
+CRASHING = "tests.rollout.parts:CrashingEnv"
+
+
+@pytest.mark.parametrize(
+    ("how", "settings", "said"),
+    [
+        ("exit", {}, "ended with code 3"),
+        ("hang", {"hang_after": 2.0}, "it hung for"),
+        ("memory", {"worker_memory_mb": 300.0}, "MB of memory"),
+    ],
+)
+async def test_a_worker_that_fails_once_is_replaced_and_its_episode_ends_well(
+    runs: Runs, how: str, settings: dict[str, float], said: str
+) -> None:
+    tasks = [*questions(1, crash=how, once=str(runs.folder / "once")), *questions(4)[1:]]
+    outcomes = await runs.run(script(ANSWER), tasks, env=CRASHING, backend="process", workers=2, **settings)
+    assert [each.score.value for each in outcomes] == [1.0] * 4
+    lost = [each.episode for each in runs.read().records(Failed) if each.episode.key.task == "task-0"]
+    assert len(lost) == 1
+    assert lost[0].failure is not None
+    assert said in lost[0].failure.message
+
+
+async def test_a_hanging_worker_says_where_it_hung(runs: Runs) -> None:
+    tasks = questions(1, crash="hang")
+    (outcome,) = await runs.run(script(ANSWER), tasks, env=CRASHING, backend="process", workers=1, hang_after=2.0)
+    assert outcome.failure is not None
+    assert "parts.py" in outcome.failure.message, "the stack is in the message"
+    assert (outcome.failure.failure_class, outcome.score.value) == (FailureClass.WORKER, None)
+
+
+async def test_a_poison_task_takes_nobody_with_it(runs: Runs) -> None:
+    tasks = [*questions(2, crash="exit"), *questions(10)[2:]]
+    outcomes = await runs.run(script(ANSWER, latency=0.1), tasks, env=CRASHING, backend="process", num_rollouts=10)
+    assert [each.score.value for each in outcomes] == [None, None, *[1.0] * 8]
+    assert all(each.attempt == 2 for each in outcomes[:2])
+
+
+async def test_workers_are_gone_after_the_run(runs: Runs) -> None:
+    async with runs.open(script(ANSWER), questions(4), backend="process", workers=3) as session:
+        await session.run()
+        pids = [each.pid for each in session.status().workers]
+        assert len(pids) == 3
+        template = psutil.Process(pids[0]).ppid()
+    assert not any(psutil.pid_exists(pid) for pid in [*pids, template])
+
+
+async def test_a_killed_template_ends_every_worker_and_the_run_with_a_clear_error(runs: Runs) -> None:
+    tasks = questions(2)
+    async with runs.open(script(ANSWER, latency=3600.0), tasks, backend="process", workers=2) as session:
+        await until(lambda: len(session.status().workers) == 2, "workers are there")
+        pids = [each.pid for each in session.status().workers]
+        psutil.Process(psutil.Process(pids[0]).ppid()).kill()
+        await until(lambda: not any(map(_alive, pids)), "its workers are gone with it")
+
+
+COORDINATOR = """
+import asyncio, sys
+from pathlib import Path
+from tests.rollout.conftest import Runs, questions, script, ANSWER
+async def main():
+    async with Runs(Path(sys.argv[1])).open(script(ANSWER, latency=3600.0), questions(4), backend="process") as session:
+        asyncio.create_task(session.run())
+        while len(session.engine.running) < 4:
+            await asyncio.sleep(0.01)
+        print(*[each.pid for each in session.status().workers], flush=True)
+        await asyncio.sleep(3600)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["running", "hanging"])
+async def test_no_worker_outlives_a_killed_coordinator_even_if_it_hangs(runs: Runs, stopped: bool) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", COORDINATOR, str(runs.folder)], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+    ) as coordinator:
+        assert coordinator.stdout is not None
+        workers = [int(pid) for pid in coordinator.stdout.readline().split()]
+        assert workers
+        if stopped:
+            for pid in workers:
+                os.kill(pid, signal.SIGSTOP)
+        coordinator.kill()
+    wait_until(lambda: not any(map(_alive, workers)), "its workers are gone")
+    outcomes = await runs.run(script(ANSWER), questions(4), resume=True, backend="process")
+    assert [each.score.value for each in outcomes] == [1.0] * 4
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
