@@ -16,6 +16,9 @@ from deskroll.rollout.session import Session
 from deskroll.store import Run
 from deskroll.tasks import parse_task
 from deskroll.types import Episode, Task
+from tests.store.conftest import bucket, s3_server
+
+__all__ = ["bucket", "s3_server"]
 
 CALCULATE = {"text": "let me see", "tools": [{"name": "calculator", "arguments": {"expressions": ["6*7"]}}]}
 ANSWER = {"text": "42"}
@@ -40,7 +43,7 @@ def questions(count: int, **fields: Any) -> list[Task]:
 class Runs:
     """Makes runs in a folder of the test's own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | str) -> None:
         self.folder = folder
 
     def config(self, server: ScriptedServer | None = None, **fields: Any) -> RunConfig:
@@ -59,7 +62,7 @@ class Runs:
         """A session with a model that answers from a script."""
         async with ScriptedServer(script) as server:
             config = self.config(server, **fields)
-            root = str(self.folder / config.run_id) if resume else ""
+            root = f"{self.folder}/{config.run_id}" if resume else ""
             async with Session.open(config, tasks, resume=root, force=force) as session:
                 yield session
 
@@ -70,7 +73,7 @@ class Runs:
 
     def read(self, run_id: str = "run") -> Run:
         """What is left of it."""
-        return Run.open(self.folder / run_id)
+        return Run.open(f"{self.folder}/{run_id}")
 
 
 @pytest.fixture

@@ -1,4 +1,9 @@
-"""Ctrl-C during a run: once, twice, three times."""
+"""Ctrl-C during a run: once, twice, three times; and SIGTERM and SIGHUP, which mean twice.
+
+Guarantees, from before anything is opened until everything is closed: no signal ends the process at once, so that no
+desktop, worker or socket is left. Before the run goes on, what is being opened is closed again; after it, closing is
+not disturbed by one more signal.
+"""
 
 from __future__ import annotations
 
@@ -14,63 +19,78 @@ from deskroll.types import Episode
 
 _STOP_S = 30.0
 """How long what was told to stop may take."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
     """Ctrl-C once: finish what runs. Twice: stop now. Three times: give up waiting for that."""
 
-    def __init__(self, session: Session, console: Console) -> None:
+    def __init__(self, console: Console) -> None:
         self.count = 0
-        self._session = session
+        """How often the run itself was interrupted."""
         self._console = console
+        self._main: asyncio.Task[object] | None = None
+        self._session: Session | None = None
         self._task: asyncio.Task[list[Episode]] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._closing = 0
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Interrupts:
+        self._main = asyncio.current_task()
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._terminate)
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._interrupt, number)
+        return self
 
     def __exit__(self, *exc: object) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in _SIGNALS:
             loop.remove_signal_handler(number)
-        if self._timer is not None:
-            self._timer.cancel()
 
-    async def guarded(self, work: Coroutine[object, object, list[Episode]]) -> list[Episode]:
+    async def guarded(self, session: Session, work: Coroutine[object, object, list[Episode]]) -> list[Episode]:
         """Wait for the run; what does not stop when told so is left."""
-        self._task = asyncio.create_task(work)
+        self._session, self._task = session, asyncio.create_task(work)
         try:
             return await self._task
         except asyncio.CancelledError:
             if self.count > 1 and not _being_cancelled():
                 return []
             raise
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
 
-    def _interrupt(self) -> None:
-        self.count += 1
-        running = len(self._session.engine.running)
+    def _interrupt(self, number: int) -> None:
+        if self._session is None or self._task is None:
+            self._cancel()
+        elif self._task.done():
+            self._disturb()
+        else:
+            self._stop(self._session, self._task, now=number != signal.SIGINT)
+
+    def _stop(self, session: Session, task: asyncio.Task[list[Episode]], *, now: bool) -> None:
+        self.count = max(self.count + 1, 2 if now else 1)
         if self.count == 1:
-            self._console.print(
-                f"stopping: {counted(running, 'episode')} under way will finish; Ctrl-C again stops now"
-            )
-            self._session.stop()
-        elif self.count == 2:
+            running = counted(len(session.engine.running), "episode")
+            self._console.print(f"stopping: {running} under way will finish; Ctrl-C again stops now")
+            session.stop()
+        elif self._timer is None:
             self._console.print("stopping now")
-            self._now()
-        elif self._task is not None:
-            self._task.cancel()
+            session.stop(now=True)
+            self._timer = asyncio.get_running_loop().call_later(_STOP_S, task.cancel)
+        elif not now:
+            task.cancel()
 
-    def _terminate(self) -> None:
-        self.count = max(self.count, 2)
-        self._now()
+    def _disturb(self) -> None:
+        self._closing += 1
+        if self._closing == 1:
+            self._console.print("closing, which takes a moment; Ctrl-C again gives up waiting for it")
+        else:
+            self._cancel()
 
-    def _now(self) -> None:
-        self._session.stop(now=True)
-        if self._task is not None:
-            self._timer = asyncio.get_running_loop().call_later(_STOP_S, self._task.cancel)
+    def _cancel(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
 
 
 def _being_cancelled() -> bool:

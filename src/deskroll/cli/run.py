@@ -88,4 +88,8 @@ def run(
     if dry_run:
         show_plan(config, loaded, root, as_json=as_json)
         return
-    raise click.exceptions.Exit(asyncio.run(conduct(config, loaded, root, force=force, as_json=as_json)))
+    try:
+        code = asyncio.run(conduct(config, loaded, root, force=force, as_json=as_json))
+    except asyncio.CancelledError:  # a signal, before the run went on or while it was closed
+        raise KeyboardInterrupt from None
+    raise click.exceptions.Exit(code)

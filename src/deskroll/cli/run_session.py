@@ -40,6 +40,7 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str, *, force:
     if root:
         _refuse_live(root)
     async with AsyncExitStack() as stack:
+        interrupts = stack.enter_context(Interrupts(console))
         config = await stack.enter_async_context(_with_model(config))
         stack.enter_context(LogLines(console))
         try:
@@ -48,17 +49,16 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str, *, force:
             raise InputError(str(error)) from error
         _tell(console, f"run {session.store.info.run_id} in {session.folder}")
         progress = Progress(console, session.status)
-        interrupts = Interrupts(session, console)
         async with progress.shown():
-            with interrupts:
-                outcomes = await interrupts.guarded(session.run())
+            outcomes = await interrupts.guarded(session, session.run())
         folder = session.folder
         # Inside the block, so that the summary is there before the run's lock is free.
         results = await asyncio.to_thread(Results.read, folder)
         await session.store.write_summary(msgspec.json.encode(results.summary()))
     results = await asyncio.to_thread(Results.read, folder)
-    _tell_end(console, results, folder, as_json=as_json, interrupted=interrupts.count > 0)
-    return _exit_code(config, tasks, outcomes, interrupted=interrupts.count > 0)
+    interrupted = interrupts.count > 0 or session.engine.stopping  # by a signal, or by `deskroll status --stop`
+    _tell_end(console, results, folder, as_json=as_json, interrupted=interrupted)
+    return _exit_code(config, tasks, outcomes, interrupted=interrupted)
 
 
 def _refuse_live(root: str) -> None:

@@ -33,13 +33,13 @@ class Live:
         """Keeps a small file in its folder."""
         self.look: Callable[[], Awaitable[bytes]] | None = None
         """Takes a picture of its desktop."""
-        self._since = time.perf_counter()
+        self._since, self._entered_at = time.perf_counter(), self.started_at
 
     def enter(self, phase: Phase) -> None:
         """End the phase so far, and begin another."""
         now = time.perf_counter()
         self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + now - self._since
-        self.phase, self._since = phase, now
+        self.phase, self._since, self._entered_at = phase, now, time.time()
 
     def shift(self, source: Phase, target: Phase, seconds: float) -> None:
         """Of the time of one phase, some belonged to another."""
@@ -57,8 +57,7 @@ class Live:
 
     def activity(self) -> Activity:
         """What it does now."""
-        since = time.time() - (time.perf_counter() - self._since)
         order = self.order
         return Activity(
-            key=order.key, attempt=order.attempt, phase=self.phase, since=since, desktop=self.desktop, turn=self.turn
+            key=order.key, attempt=order.attempt, phase=self.phase, since=self._entered_at, desktop=self.desktop, turn=self.turn
         )

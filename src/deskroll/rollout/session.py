@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-import deskroll
+from deskroll import __version__
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool import Pool, PoolConfig, PoolStatus
 from deskroll.desktops.providers import make_provider
@@ -240,7 +240,7 @@ async def _opened_store(
         resolved = _resolved(config)
         info = RunInfo(
             run_id=root.rstrip("/").rpartition("/")[2],
-            version=deskroll.__version__,
+            version=__version__,
             config=resolved,
             config_digest=config_digest(resolved),
             command=tuple(_without_secrets(sys.argv)),

@@ -1,0 +1,175 @@
+"""Nothing stalls in silence: a phase far beyond its usual time is dumped and reported, and in the end stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from deskroll.errors import DeskrollError
+from deskroll.rollout.asking import ask, change_limits, find_live, stop_run
+from deskroll.rollout.backends import WorkerVitals
+from deskroll.rollout.config import RunConfig
+from deskroll.rollout.orders import Activity, Vitals
+from deskroll.rollout.watchdog import Watchdog
+from deskroll.types import Episode, EpisodeKey, Phase, Score, StopReason
+from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, until
+
+KEY = EpisodeKey(phase="eval", round=0, task="t", sample=0)
+
+
+class Recorder:
+    """A backend that does nothing but say what it was told."""
+
+    def __init__(self, *activities: Activity) -> None:
+        self.activities = activities
+        self.dumped: list[str] = []
+        self.stopped: list[DeskrollError | None] = []
+
+    def workers(self) -> list[WorkerVitals]:
+        return [WorkerVitals(name="w", pid=1, vitals=Vitals(activities=self.activities))]
+
+    def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
+        self.dumped.append(why)
+
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
+        self.stopped.append(error)
+
+    async def run(self, order: object) -> Episode:
+        raise NotImplementedError
+
+
+def activity(phase: Phase, since: float = 0.0) -> Activity:
+    return Activity(key=KEY, attempt=1, phase=phase, since=since, desktop="d-1")
+
+
+def watching(*activities: Activity) -> tuple[Watchdog, Recorder]:
+    backend = Recorder(*activities)
+    return Watchdog(backend, RunConfig()), backend
+
+
+def test_a_stalled_phase_is_dumped_once(caplog: pytest.LogCaptureFixture) -> None:
+    watchdog, backend = watching(activity(Phase.MODEL))
+    caplog.set_level(logging.WARNING, "deskroll")
+    watchdog.look(50.0)
+    assert backend.dumped == []
+    for now in (61.0, 63.0, 100.0):
+        watchdog.look(now)
+    assert backend.dumped == ["model has taken 61 s"]
+    assert "eval/0/t/0#1 on desktop d-1 is stalled" in caplog.text
+    backend.activities = (activity(Phase.MODEL, since=200.0),)
+    watchdog.look(270.0)
+    assert len(backend.dumped) == 2, "the next turn is another matter"
+
+
+def test_what_is_usual_is_not_stalled() -> None:
+    watchdog, backend = watching(activity(Phase.SETUP))
+    for _ in range(10):
+        watchdog.usual.learn(
+            Episode(
+                key=KEY, attempt=1, stop=StopReason.DONE, score=Score(value=1.0, reason=""), seconds={"setup": 20.0}
+            )
+        )
+    watchdog.look(150.0)
+    assert backend.dumped == []
+    watchdog.look(210.0)
+    assert backend.dumped == ["setup has taken 210 s; usual: 20.0 s"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "after", "blamed"),
+    [
+        (Phase.ACT, 301, "desktop"),
+        (Phase.SETTLE, 301, "desktop"),
+        (Phase.SETUP, 631, "setup"),
+        (Phase.SCORE, 631, "evaluator"),
+        (Phase.MODEL, 1681, "model"),
+    ],
+)
+def test_beyond_its_cap_a_phase_is_stopped_as_a_failure_of_whoever_did_not_answer(
+    phase: Phase, after: float, blamed: str
+) -> None:
+    watchdog, backend = watching(activity(phase))
+    watchdog.look(after - 3)
+    assert backend.stopped == []
+    watchdog.look(after)
+    (error,) = backend.stopped
+    assert error is not None
+    assert error.failure == blamed
+    assert "stopped by the watchdog" in str(error)
+
+
+def test_waiting_for_a_desktop_is_no_stall() -> None:
+    watchdog, backend = watching(activity(Phase.DESKTOP))
+    watchdog.look(1e6)
+    assert (backend.dumped, backend.stopped) == ([], [])
+
+
+@pytest.mark.parametrize("backend", ["inline", "process"])
+async def test_a_step_that_never_ends_is_dumped_and_its_episode_made_again(runs: Runs, backend: str) -> None:
+    (episode,) = await runs.run(
+        script(CALCULATE, ANSWER), questions(1, fails="slow step"), env="tests.rollout.parts:FailingEnv",
+        backend=backend, watchdog={"stalled_after": 0.5, "act_timeout": 5.0}, retries={"desktop": 0},
+    )  # fmt: skip
+    assert episode.failure is not None
+    assert (episode.failure.failure_class, episode.failure.kind) == ("desktop", "DesktopTimeout")
+    assert "stopped by the watchdog" in episode.failure.message
+    attempt = runs.read().attempt(episode.key, episode.attempt)
+    (dump,) = [name for name in attempt.files() if name.startswith("stalled-act")]
+    assert "parts.py" in attempt.read(dump).decode(), "the stack says where it stood"
+
+
+async def test_a_live_run_answers_from_elsewhere(runs: Runs) -> None:
+    async with runs.open(script(ANSWER, latency=3600.0), questions(6), num_rollouts=2) as session:
+        work = asyncio.create_task(session.run())
+        await until(lambda: len(session.engine.running) == 2, "two run")
+        socket = await find_live(session.folder)
+        status = await ask(socket)
+        assert (status.in_flight, status.standing.planned, status.num_rollouts) == (2, 6, 2)
+        assert {each.phase for each in status.activities} <= set(Phase)
+        await change_limits(socket, 4)
+        await until(lambda: len(session.engine.running) == 4, "two more run")
+        assert oct(socket.stat().st_mode & 0o777) == "0o600"
+        metrics = await _get(socket, "/metrics")
+        families = {family.name: family for family in text_string_to_metric_families(metrics)}
+        assert families["deskroll_episodes_planned"].samples[0].value == 6
+        assert families["deskroll_rollouts_limit"].samples[0].value == 4
+        await stop_run(socket, now=True)
+        await work
+    assert not socket.exists()
+
+
+async def test_metrics_on_tcp_want_the_token(runs: Runs, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int) -> None:
+    monkeypatch.setenv("DESKROLL_TOKEN", "sesame")
+    at = f"127.0.0.1:{unused_tcp_port}"
+    async with runs.open(script(ANSWER), questions(1), metrics=at) as session, aiohttp.ClientSession() as http:
+        await session.run()
+        async with http.get(f"http://{at}/metrics") as response:
+            assert response.status == 401
+        async with http.get(f"http://{at}/metrics", headers={"Authorization": "Bearer sesame"}) as response:
+            assert "deskroll_episodes_done 1.0" in await response.text()
+        async with http.get(f"http://{at}/status", headers={"Authorization": "Bearer sesame"}) as response:
+            assert response.status == 404, "only metrics leave this machine"
+
+
+async def test_a_bad_request_is_answered_and_changes_nothing(runs: Runs) -> None:
+    async with runs.open(script(ANSWER), questions(1)) as session:
+        socket = await find_live(session.folder)
+        for body in (b"{", b'{"num_rollouts": 0}', b'{"nonsense": 1}'):
+            connector = aiohttp.UnixConnector(str(socket))
+            async with aiohttp.ClientSession(connector=connector) as http:
+                async with http.post("http://run/limits", data=body) as response:
+                    assert response.status == 400
+                    assert "error" in msgspec.json.decode(await response.read())
+        await session.run()
+
+
+async def _get(socket: Path, path: str) -> str:
+    async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket))) as http:
+        async with http.get(f"http://run{path}") as response:
+            return await response.text()
