@@ -103,10 +103,10 @@ def main() -> None:
         profile()
         return
     figures = Figures("engine")
-    with Server() as server:
+    with Server() as server, Scratch() as scratch:
         for case in QUICK if given.quick else FULL:
-            compare(figures, server, case, rounds=1 if given.quick else 3)
-    index(figures)
+            compare(figures, server, scratch, case, rounds=1 if given.quick else 3)
+        index(figures, scratch.folder())
     figures.finish()
 
 
@@ -126,13 +126,14 @@ class Measured:
     body_kb: float
 
 
-def compare(figures: Figures, server: Server, case: Case, rounds: int) -> None:
+def compare(figures: Figures, server: Server, scratch: Scratch, case: Case, rounds: int) -> None:
     starts = {"ours": _here("run_ours"), "bare": _here("run_bare"), "documented": [str(HERE / "documented_rollout.py")]}
     found: dict[str, list[Measured]] = {name: [] for name in starts}
     for _ in range(rounds):
         for name, start in starts.items():
             episodes = case.documented if name == "documented" else case.episodes
-            measured = measure(server, case, start, episodes)
+            job = _job(server.url, case, episodes, scratch.folder())
+            measured = measure(server, job, start)
             found[name].append(measured)
             print(
                 f"  {case.name} {name:<10} {episodes:>5} episodes: {measured.cpu_ms:6.3f} ms CPU a turn, "
@@ -167,35 +168,31 @@ def _here(function: str) -> list[str]:
     return ["-c", f"import engine; engine.{function}()"]
 
 
-def measure(server: Server, case: Case, start: list[str], episodes: int) -> Measured:
+def measure(server: Server, job: Job, start: list[str]) -> Measured:
     """Start a contender, let it run its episodes, and look at it from outside."""
     many = start[0] != "-c"  # a process for each episode: to look at all of them again and again would disturb them
-    with scratch() as folder:
-        job = _job(server.url, case, episodes, str(folder))
-        os.sync()  # what others have left to be written shall not be written meanwhile
-        with _contender([*start, job.to_json()]) as process:
-            _line(process)
-            calls, body_bytes = server.stats()
-            tree, behind = cpu_s(process.pid), cpu_s(server.pid)
-            peak = Peak(process.pid)
-            with peak.watched(0.0 if many else LOOK_S):
-                _go_on(process)
-                seconds = json.loads(_line(process))["seconds"]
-                tree, behind = cpu_s(process.pid) - tree, cpu_s(server.pid) - behind
-            peak.look()
-            now = server.stats()
-            calls, body_bytes = now[0] - calls, now[1] - body_bytes
+    with _contender([*start, job.to_json()]) as process:
+        _line(process)
+        before, tree, behind = server.stats(), cpu_s(process.pid), cpu_s(server.pid)
+        peak = Peak(process.pid)
+        with peak.watched(0.0 if many else LOOK_S):
             _go_on(process)
-    turns = episodes * TURNS
+            seconds = json.loads(_line(process))["seconds"]
+            tree, behind = cpu_s(process.pid) - tree, cpu_s(server.pid) - behind
+        peak.look()
+        after = server.stats()
+        _go_on(process)
+    calls, body_bytes = after[0] - before[0], after[1] - before[1]
+    turns = job.episodes * TURNS
     if calls != turns:
         raise SystemExit(f"the server was asked {calls} times for {turns} turns: this compares nothing")
-    return Measured(tree / turns * 1e3, episodes / seconds, peak.mb, behind / calls * 1e3, body_bytes / calls / 1e3)
+    return Measured(tree / turns * 1e3, job.episodes / seconds, peak.mb, behind / calls * 1e3, body_bytes / calls / 1e3)
 
 
-def _job(url: str, case: Case, episodes: int, folder: str) -> Job:
+def _job(url: str, case: Case, episodes: int, folder: Path) -> Job:
     env = MathEnv(Task(id="any", instruction=""), MathEnv.Settings())
     tools = [{"type": "function", "function": msgspec.to_builtins(tool)} for tool in env.tools]
-    return Job(url, case.in_flight, episodes, WARM_UP, case.screens, folder, SYSTEM_PROMPT, tools)
+    return Job(url, case.in_flight, episodes, WARM_UP, case.screens, str(folder), SYSTEM_PROMPT, tools)
 
 
 @contextmanager
@@ -308,17 +305,30 @@ def _pss_mb(pid: int) -> float:
     return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), 0.0)
 
 
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder below the working directory, on a disk."""
-    kind = subprocess.run(["stat", "-f", "-c", "%T", "."], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    if kind in ("tmpfs", "ramfs"):
-        raise SystemExit(f"the working directory is in memory ({kind}): run this from a folder on a disk")
-    folder = Path(tempfile.mkdtemp(prefix="bench-engine-", dir=Path.cwd()))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
+class Scratch:
+    """Folders below the working directory, on a disk; all of them are deleted in the end, and not before.
+
+    ext4 gives no inode away that was deleted within the last minutes, and looks at every such one again for each new
+    file: what was deleted before would be paid for by whoever writes now, up to ten times what a file costs. So each
+    folder is put into a part of the disk of its own, where that can be had (chattr +T).
+    """
+
+    def __enter__(self) -> Scratch:
+        kind = subprocess.run(["stat", "-f", "-c", "%T", "."], stdout=subprocess.PIPE, text=True, check=True).stdout
+        if kind.strip() in ("tmpfs", "ramfs"):
+            raise SystemExit(f"the working directory is in memory ({kind.strip()}): run this from a folder on a disk")
+        self._root = Path(tempfile.mkdtemp(prefix="bench-engine-", dir=Path.cwd()))
+        subprocess.run(["chattr", "+T", str(self._root)], stderr=subprocess.DEVNULL, check=False)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        shutil.rmtree(self._root)
+
+    def folder(self) -> Path:
+        """A new one, with nothing left to be written to the disk by anybody."""
+        folder = Path(tempfile.mkdtemp(dir=self._root))
+        os.sync()
+        return folder
 
 
 # --- ours ---
@@ -407,13 +417,11 @@ async def bare_episode(job: Job, session: aiohttp.ClientSession, episode: int) -
 # --- reading a large run ---
 
 
-def index(figures: Figures) -> None:
-    with scratch() as folder:
-        size = write_large_run(folder)
-        forget = os.open(folder / paths.JOURNAL, os.O_RDONLY)
-        os.posix_fadvise(forget, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(forget)
-        times = [_opened_s(folder) for _ in range(4)]
+def index(figures: Figures, folder: Path) -> None:
+    size = write_large_run(folder)
+    with (folder / paths.JOURNAL).open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # the first one reads the disk
+    times = [_opened_s(folder) for _ in range(4)]
     note = f"{INDEXED:,} episodes, a journal of {size / 1e6:.0f} MB; best of 3; before, from the disk: {times[0]:.3f}"
     figures.add("index_100k_s", min(times[1:]), note)
 
@@ -484,8 +492,8 @@ def profile() -> None:
         profiler.disable()
         print(f"{PROFILED} episodes in {seconds:.2f} s, under the profiler; divide by {PROFILED * TURNS} for a turn")
 
-    with Server() as server, scratch() as folder:
-        job = _job(server.url, case, PROFILED, str(folder))
+    with Server() as server, Scratch() as scratch:
+        job = _job(server.url, case, PROFILED, scratch.folder())
         uvloop.run(ours(job, "inline", begin=profiler.enable, end=end))
     pstats.Stats(profiler).sort_stats("tottime").print_stats(35)
 

@@ -162,14 +162,18 @@ async def test_a_bad_request_is_answered_and_changes_nothing(runs: Runs) -> None
         socket = await find_live(session.folder)
         for body in (b"{", b'{"num_rollouts": 0}', b'{"nonsense": 1}'):
             connector = aiohttp.UnixConnector(str(socket))
-            async with aiohttp.ClientSession(connector=connector) as http:
-                async with http.post("http://run/limits", data=body) as response:
-                    assert response.status == 400
-                    assert "error" in msgspec.json.decode(await response.read())
+            async with (
+                aiohttp.ClientSession(connector=connector) as http,
+                http.post("http://run/limits", data=body) as response,
+            ):
+                assert response.status == 400
+                assert "error" in msgspec.json.decode(await response.read())
         await session.run()
 
 
 async def _get(socket: Path, path: str) -> str:
-    async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket))) as http:
-        async with http.get(f"http://run{path}") as response:
-            return await response.text()
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket))) as http,
+        http.get(f"http://run{path}") as response,
+    ):
+        return await response.text()

@@ -59,5 +59,10 @@ class Live:
         """What it does now."""
         order = self.order
         return Activity(
-            key=order.key, attempt=order.attempt, phase=self.phase, since=self._entered_at, desktop=self.desktop, turn=self.turn
+            key=order.key,
+            attempt=order.attempt,
+            phase=self.phase,
+            since=self._entered_at,
+            desktop=self.desktop,
+            turn=self.turn,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
 import time
 
@@ -12,6 +11,7 @@ from deskroll.rollout.episode import run_episode
 from deskroll.rollout.kit import Kit
 from deskroll.rollout.live import Live
 from deskroll.rollout.orders import Order, Vitals
+from deskroll.rollout.stack import stack_of
 from deskroll.types import Episode, EpisodeKey
 
 _MOST_TOLD = 1000
@@ -47,11 +47,10 @@ class Crew:
         live = self._lives.get((key, attempt))
         if live is None or live.note is None or live.task is None:
             return
-        text, name = io.StringIO(), f"stalled-{live.phase}-{int(time.time())}"
-        text.write(f"{why}\nphase {live.phase}, desktop {live.desktop or 'none'}, turn {live.turn}\n\n")
-        live.task.print_stack(file=text)
+        name = f"stalled-{live.phase}-{int(time.time())}"
+        head = f"{why}\nphase {live.phase}, desktop {live.desktop or 'none'}, turn {live.turn}\n\n"
         try:
-            live.note(f"{name}.txt", text.getvalue().encode())
+            live.note(f"{name}.txt", (head + stack_of(live.task)).encode())
             if live.look is not None:
                 live.note(f"{name}.png", await asyncio.wait_for(live.look(), _LOOK_S))
         except (DeskrollError, TimeoutError) as error:
