@@ -5,7 +5,7 @@
 writes its conversation to a JSON file in the end. Nothing is synced to the disk, nothing is retried.
 
 Guarantees: the conversations are those of every other contender. Imports, forks and the making of clients are over
-before anything is measured, and every worker has run a task by then: what is measured is the work alone.
+before anything is measured, and every worker is connected and has had two turns by then: the work alone is measured.
 
 Also here: what all contenders of that benchmark share (`Job`, the messages, and how they wait to be measured).
 """
@@ -175,7 +175,7 @@ def _everybody(job: Job, shared: Shared) -> None:
 
 
 def run_rollout_worker(job: Job, shared: Shared, create: Callable[..., Any]) -> None:
-    _run_agent_task(job, create, {"id": f"warm-{os.getpid()}", "number": 0})
+    _run_conversation(job, create, 0, max_turns=2)
     shared.idle.release()
     shared.go.wait()
     while (task := shared.tasks.get()) is not None:
@@ -192,9 +192,9 @@ def _run_agent_task(job: Job, create: Callable[..., Any], task: dict[str, Any]) 
     return {"task_id": task["id"], "question": task.get("question"), "answer": answer, "success": True, "error": None}
 
 
-def _run_conversation(job: Job, create: Callable[..., Any], episode: int) -> list[Message]:
+def _run_conversation(job: Job, create: Callable[..., Any], episode: int, max_turns: int = 50) -> list[Message]:
     messages = opening(job, episode)
-    for turn in range(50):
+    for turn in range(max_turns):
         sent = with_last_image(messages) if job.screens else messages
         reply = create(model=MODEL, messages=sent, tools=job.tools).choices[0].message
         said: Message = {"role": "assistant", "content": reply.content}
