@@ -14,7 +14,8 @@ in a process of its own, that answers after 50 ms (engine_server.py). With 64 an
 Each is started by itself, runs some episodes that do not count, and then says that it is ready. CPU is user and system
 time of all of its processes from then until its last episode is done; memory is the highest sum of their proportional
 set sizes, looked at from here every 0.2 s meanwhile. Full runs take the median of three rounds. A line for each says
-what the server used, and how long requests were: they are the same for all.
+what the server used, how long requests were (the same for all), and how busy the machine was with anything else: a few
+percent, or the figures are worth less.
 
 index_100k_s: `Run.open` on a run of 100,000 episodes, one sample of each task, in a new process, imports not counted.
 `--profile` shows instead where the time goes: ours in one process, under cProfile.
@@ -91,7 +92,7 @@ class Case:
 
 
 FULL = (Case("c64", 64, 1000, 256), Case("c256", 256, 1000, 512), Case("c64_screens", 64, 1000, 128, screens=True))
-QUICK = (Case("c64", 64, 200, 64), Case("c256", 256, 512, 256), Case("c64_screens", 64, 128, 64, screens=True))
+QUICK = (Case("c64", 64, 200, 64), Case("c256", 256, 512, 128), Case("c64_screens", 64, 100, 32, screens=True))
 
 
 def main() -> None:
@@ -124,6 +125,8 @@ class Measured:
     server_ms: float
     """CPU of the server for each request."""
     body_kb: float
+    others: float
+    """The share of the machine's CPU that neither of them used: the kernel's own, and whatever else ran."""
 
 
 def compare(figures: Figures, server: Server, scratch: Scratch, case: Case, rounds: int) -> None:
@@ -138,7 +141,8 @@ def compare(figures: Figures, server: Server, scratch: Scratch, case: Case, roun
             print(
                 f"  {case.name} {name:<10} {episodes:>5} episodes: {measured.cpu_ms:6.3f} ms CPU a turn, "
                 f"{measured.episodes_per_s:6.1f} episodes/s, {measured.pss_mb:6.0f} MB; "
-                f"server {measured.server_ms:.3f} ms a request of {measured.body_kb:.2f} kB",
+                f"server {measured.server_ms:.3f} ms a request of {measured.body_kb:.2f} kB; "
+                f"others {measured.others:.0%}",
                 flush=True,
             )
     _tell(figures, case, {name: _median(each) for name, each in found.items()})
@@ -173,12 +177,12 @@ def measure(server: Server, job: Job, start: list[str]) -> Measured:
     many = start[0] != "-c"  # a process for each episode: to look at all of them again and again would disturb them
     with _contender([*start, job.to_json()]) as process:
         _line(process)
-        before, tree, behind = server.stats(), cpu_s(process.pid), cpu_s(server.pid)
+        before, tree, behind, whole = server.stats(), cpu_s(process.pid), cpu_s(server.pid), machine_s()
         peak = Peak(process.pid)
         with peak.watched(0.0 if many else LOOK_S):
             _go_on(process)
             seconds = json.loads(_line(process))["seconds"]
-            tree, behind = cpu_s(process.pid) - tree, cpu_s(server.pid) - behind
+            tree, behind, whole = cpu_s(process.pid) - tree, cpu_s(server.pid) - behind, machine_s() - whole
         peak.look()
         after = server.stats()
         _go_on(process)
@@ -186,7 +190,14 @@ def measure(server: Server, job: Job, start: list[str]) -> Measured:
     turns = job.episodes * TURNS
     if calls != turns:
         raise SystemExit(f"the server was asked {calls} times for {turns} turns: this compares nothing")
-    return Measured(tree / turns * 1e3, job.episodes / seconds, peak.mb, behind / calls * 1e3, body_bytes / calls / 1e3)
+    return Measured(
+        cpu_ms=tree / turns * 1e3,
+        episodes_per_s=job.episodes / seconds,
+        pss_mb=peak.mb,
+        server_ms=behind / calls * 1e3,
+        body_kb=body_bytes / calls / 1e3,
+        others=max(0.0, whole - tree - behind) / (seconds * (os.cpu_count() or 1)),
+    )
 
 
 def _job(url: str, case: Case, episodes: int, folder: Path) -> Job:
@@ -265,6 +276,12 @@ def _cpu_s(pid: int) -> float:
     except OSError:  # it ended in between: whoever waits for it has its time
         return 0.0
     return own + (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
+def machine_s() -> float:
+    """CPU time that all of the machine has used."""
+    user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8])
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
 
 
 class Peak:

@@ -93,9 +93,14 @@ class _Connection(asyncio.BufferedProtocol):
         self._body = 0
         """Where the body begins; 0: the header is not whole yet."""
         self._end = 0
+        self._answering: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._answering is not None:
+            self._answering.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         wanted = max(self._filled + _ROOM, self._end)
@@ -130,7 +135,8 @@ class _Connection(asyncio.BufferedProtocol):
             return
         self._stats.calls += 1
         self._stats.body_bytes += self._end - self._body
-        self._loop.call_later(LATENCY_S, self._transport.write, _ANSWERS[min(self._turn(), TURNS - 1)])
+        answer = _ANSWERS[min(self._turn(), TURNS - 1)]
+        self._answering = self._loop.call_later(LATENCY_S, self._transport.write, answer)
 
     def _turn(self) -> int:
         """How often the assistant has spoken; images are skipped by the quickest search that there is."""

@@ -8,9 +8,11 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +27,8 @@ from tests.commands import Commands, Ended, clean_environment
 from tests.waiting import wait_until
 
 MATH = ["run", "t.jsonl", "--env", "math", "--model", "scripted:s.yaml"]
+QUICK = [*MATH, "--set", "backend=inline"]
+"""Where it does not matter in which process episodes run."""
 TURNS = 'turns: [{text: see, tools: [{name: calculator, arguments: {expressions: ["6*7"]}}]}, {text: "42"}]'
 
 
@@ -44,10 +48,14 @@ def place(tmp_path: Path) -> Path:
     """A folder with four tasks, and a script that solves them with a calculator."""
     made = tmp_path / "work"
     made.mkdir()
-    lines = [{"id": f"m{n}", "question": f"task {n}: 6*7?", "answer": "42", "domain": "sums"} for n in range(4)]
-    (made / "t.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    write_tasks(made, 4)
     write_script(made)
     return made
+
+
+def write_tasks(place: Path, count: int) -> None:
+    lines = [{"id": f"m{n}", "question": f"task {n}: 6*7?", "answer": "42", "domain": "sums"} for n in range(count)]
+    (place / "t.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
 def write_script(place: Path, *, latency: float = 0.0) -> None:
@@ -138,15 +146,16 @@ def test_a_run_to_its_end(deskroll: Commands, place: Path, env: dict[str, str]) 
 
 
 def test_json_is_one_object_on_standard_output(deskroll: Commands, place: Path, env: dict[str, str]) -> None:
-    ended = deskroll(*MATH, "--json", "--limit", "1", cwd=place, env=env)
+    ended = deskroll(*QUICK, "--json", "--limit", "1", cwd=place, env=env)
     assert ended.code == 0, ended.err
     summary = json.loads(ended.out)
-    assert (summary["finished"], summary["all"]["attempted"], summary["all"]["successes"]) == (True, 1, 1)
+    overall = summary["overall"]
+    assert (summary["finished"], overall["attempted"], overall["successes"]) == (True, 1, 1)
     assert "more:  deskroll report" in ended.err
 
 
 def test_group_size_and_limit(deskroll: Commands, place: Path, env: dict[str, str]) -> None:
-    ended = deskroll(*MATH, "--group-size", "2", "--limit", "2", "--set", "run_id=one", cwd=place, env=env)
+    ended = deskroll(*QUICK, "--group-size", "2", "--limit", "2", "--set", "run_id=one", cwd=place, env=env)
     assert ended.code == 0, ended.err
     found = sorted((line["task_id"], line["sample"]) for line in results(place / "results/one"))
     assert found == [("m0", 0), ("m0", 1), ("m1", 0), ("m1", 1)]
@@ -157,7 +166,7 @@ def test_episodes_that_have_no_score_are_told_by_the_exit_code(
 ) -> None:
     # A conversation that no reply fits is refused by the server: its fault, so it is not scored.
     (place / "s.yaml").write_text(f"replies: [{{when: {{regex: 'task [01]'}}, {TURNS}}}]\n")
-    command = [*MATH, "--set", "retries.model=0", "--set", "run_id=one"]
+    command = [*QUICK, "--set", "retries.model=0", "--set", "run_id=one"]
     ended = deskroll(*command, cwd=place, env=env)
     assert ended.code == 1, ended.err
     found = {line["task_id"]: (line["success"], line["failure_class"]) for line in results(place / "results/one")}
@@ -190,6 +199,24 @@ def test_desktops_of_the_simulation(deskroll: Commands, place: Path, env: dict[s
     assert_nothing_is_left([], env)
 
 
+KEYS = [
+    "model.api_key=sk-never-kept",
+    pytest.param(
+        'model={name: "scripted:s.yaml", api_key: sk-never-kept}',
+        marks=pytest.mark.xfail(reason="run.json keeps the command line, and hides only what stands after api_key="),
+    ),
+]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=["field", "mapping"])
+def test_a_key_is_kept_nowhere(key: str, deskroll: Commands, place: Path, env: dict[str, str]) -> None:
+    ended = deskroll(*QUICK, "--set", key, "--set", "run_id=one", cwd=place, env=env)
+    assert ended.code == 0, ended.err
+    assert "never-kept" not in ended.out + ended.err
+    kept = [path.read_bytes() for path in (place / "results").rglob("*") if path.is_file()]
+    assert b"never-kept" not in b"".join(kept)
+
+
 # --- before it starts ------------------------------------------------------------------------------------
 
 
@@ -211,7 +238,7 @@ def test_dry_run_with_desktops_and_of_a_run_that_is_to_go_on(
     assert ended.code == 0, ended.err
     assert "2 of provider sim" in ended.out
     assert "25.0 rollouts a desktop: more than 10 gains nothing" in ended.out
-    assert deskroll(*MATH, "--set", "run_id=one", cwd=place, env=env).code == 0
+    assert deskroll(*QUICK, "--set", "run_id=one", cwd=place, env=env).code == 0
     again = deskroll("run", "--resume", "results/one", "--dry-run", cwd=place, env=env)
     assert again.code == 0, again.err
     assert "4, of which 0 are left to do" in again.out
@@ -219,7 +246,8 @@ def test_dry_run_with_desktops_and_of_a_run_that_is_to_go_on(
 
 
 FILES = {
-    "c.yaml": "tasks: t.jsonl\nenv: math\nmodel: {name: from-file}\nnum_rollouts: 3\ngroup_size: 2\nlimits: {max_turns: 9}\n",
+    "c.yaml": "tasks: t.jsonl\nenv: math\nnum_rollouts: 3\ngroup_size: 2\n"
+    "model: {name: from-file}\nlimits: {max_turns: 9}\n",
     "c.toml": 'tasks = "t.jsonl"\nenv = "math"\nnum_rollouts = 3\ngroup_size = 2\n'
     'model.name = "from-file"\n[limits]\nmax_turns = 9\n',
 }
@@ -230,7 +258,8 @@ def test_flags_go_over_the_file_and_set_over_flags(
     name: str, deskroll: Commands, place: Path, env: dict[str, str]
 ) -> None:
     (place / name).write_text(FILES[name])
-    more = ["--model", "scripted:s.yaml", "--num-rollouts", "7", "--set", "num_rollouts=8", "--set", "run_id=one"]
+    more = ["--model", "scripted:s.yaml", "--num-rollouts", "7", "--set", "num_rollouts=8"]
+    more += ["--set", "run_id=one", "--set", "backend=inline"]
     ended = deskroll("run", "--config", name, *more, cwd=place, env=env)
     assert ended.code == 0, ended.err
     resolved = json.loads((place / "results/one/run.json").read_text())["config"]
@@ -256,7 +285,7 @@ def test_help_has_an_example_and_imports_nothing_heavy(command: str) -> None:
 
 def test_without_a_terminal_there_are_plain_lines(deskroll: Commands, place: Path, env: dict[str, str]) -> None:
     odd = place / ("a [bold]long[/bold] name, " + "x" * 80)
-    ended = deskroll(*MATH, "--output-dir", str(odd), "--set", "run_id=one", cwd=place, env={**env, "COLUMNS": "40"})
+    ended = deskroll(*QUICK, "--output-dir", str(odd), "--set", "run_id=one", cwd=place, env={**env, "COLUMNS": "40"})
     assert ended.code == 0, ended.err
     assert "\x1b" not in ended.err + ended.out
     assert f"run one in {odd}/one\n" in ended.err
@@ -290,26 +319,26 @@ def read_terminal(fd: int) -> bytes:
 
 
 def test_interrupted_once_what_runs_is_finished(deskroll: Commands, place: Path, env: dict[str, str]) -> None:
+    write_tasks(place, 30)
     write_script(place, latency=0.5)
     with running(place, env, [*MATH, "--num-rollouts", "2"]) as live:
-        wait_until(lambda: live.started() == 2, "two episodes run")
+        wait_until(lambda: live.started() >= 2, "two episodes run")
         family = live.family()
         live.signal(signal.SIGINT)
     assert live.process.returncode == 130, live.said()
-    assert "stopping: 2 episodes under way will finish; Ctrl-C again stops now" in live.said()
-    assert live.started() == len(records(live.run, "sealed")) == 2, "what ran was finished, and nothing more started"
+    told = re.search(r"stopping: (\d) episodes? under way will finish; Ctrl-C again stops now", live.said())
+    assert told, live.said()
+    assert live.started() == len(records(live.run, "sealed")) < 30, "what ran was finished, and nothing more started"
     assert "go on with:" in live.said()
     assert_nothing_is_left(family, env)
     write_script(place)
     ended = deskroll("run", "--resume", "results/one", cwd=place, env=env)
     assert ended.code == 0, ended.err
-    assert_each_episode_ended_once(live.run)
+    assert_each_episode_ended_once(live.run, tasks=30)
     assert {line["attempt"] for line in results(live.run)} == {1}
 
 
-@pytest.mark.parametrize(
-    "signals", [[signal.SIGINT] * 2, [signal.SIGTERM], [signal.SIGHUP]], ids=["twice", "term", "hup"]
-)
+@pytest.mark.parametrize("signals", [[signal.SIGINT] * 2, [signal.SIGTERM]], ids=["twice", "term"])
 def test_stopped_now(signals: list[signal.Signals], deskroll: Commands, place: Path, env: dict[str, str]) -> None:
     write_script(place, latency=60)
     with running(place, env, [*MATH, "--num-rollouts", "2"]) as live:
@@ -318,7 +347,9 @@ def test_stopped_now(signals: list[signal.Signals], deskroll: Commands, place: P
         for n, number in enumerate(signals):
             live.signal(number)
             wait_until(lambda n=n: live.said().count("stopping") > n, "the signal is taken")
+        told = time.monotonic()
     assert live.process.returncode == 130, live.said()
+    assert time.monotonic() - told < 25, "it stopped, and was not given up"
     assert "Traceback" not in live.said()
     assert records(live.run, "sealed") == []
     assert_nothing_is_left(family, env)
@@ -343,8 +374,6 @@ def test_interrupted_before_it_goes_on(number: signal.Signals, place: Path, env:
 
 @contextmanager
 def silent_listener() -> Iterator[int]:
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
@@ -411,12 +440,13 @@ def test_status_of_a_live_run(deskroll: Commands, place: Path, env: dict[str, st
 
 
 def test_status_stops_a_run_as_an_interrupt_does(deskroll: Commands, place: Path, env: dict[str, str]) -> None:
+    write_tasks(place, 30)
     write_script(place, latency=0.5)
     with running(place, env, [*MATH, "--num-rollouts", "1"]) as live:
-        wait_until(lambda: live.started() == 1, "an episode runs")
+        wait_until(lambda: live.started() >= 1, "an episode runs")
         assert asked(deskroll, place, env, "--stop")["stopping"] is True
     assert live.process.returncode == 130, live.said()
-    assert len(records(live.run, "sealed")) == live.started() < 4
+    assert len(records(live.run, "sealed")) == live.started() < 30
     over = status(deskroll, place, env, "results/one")
     assert over.code == 2
     assert "run results/one is not live: see  deskroll report results/one" in over.err

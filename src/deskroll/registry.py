@@ -50,9 +50,7 @@ TABLE: Mapping[str, tuple[Entry, ...]] = {
         Entry("osworld", "deskroll.envs.osworld.env:OSWorldEnv", summary="a desktop: OSWorld's tasks, or your own"),
         Entry("math", "deskroll.envs.math:MathEnv", summary="questions with a calculator; needs no desktop"),
     ),
-    "agent": (
-        Entry("chat", "deskroll.agents.chat:ChatAgent", summary="any chat model that calls tools"),
-    ),
+    "agent": (Entry("chat", "deskroll.agents.chat:ChatAgent", summary="any chat model that calls tools"),),
 }
 """What deskroll brings along, by kind."""
 

@@ -126,3 +126,14 @@ def test_a_broken_store_is_said_to_be_so(stored: bytes) -> None:
 
 def test_repr_is_short() -> None:
     assert len(repr(Message.user("x" * 100_000, [("1.png", PNG + bytes(100_000))]))) < 150
+
+
+def test_a_message_that_let_its_images_go_is_sent_without_them() -> None:
+    image = b"\x89PNG\r\n\x1a\n" + bytes(1000)
+    message = Message.user("look", [("screens/0.png", image)])
+    before = (message.lean, message.stored)
+    assert len(message.sent) > 1000
+    message.let_go()
+    assert (message.lean, message.stored) == before
+    with pytest.raises(RuntimeError):
+        _ = message.sent

@@ -71,8 +71,9 @@ class ChatAgent:
             self._report(observation)
         messages, sent = self._conversation.request()
         completion = await self._around.model.complete(messages, self._tools)
-        self._conversation.add(Message.assistant(completion))
         decision = Decision(thought=completion.text, completion=completion, sent=sent)
+        completion = _answerable(completion)
+        self._conversation.add(Message.assistant(completion))
         actions, wrong = self._read(completion)
         if wrong:
             return self._mend(decision, completion, wrong)
@@ -140,6 +141,17 @@ class ChatAgent:
         if len(text) <= most:
             return text
         return f"{text[:most]}\n[cut: {len(text) - most} of {len(text)} characters are not shown]"
+
+
+def _answerable(completion: Completion) -> Completion:
+    """The reply with a name and an id of its own for each call: servers refuse a conversation that lacks them."""
+    calls: dict[str, ToolRequest] = {}
+    for call in completion.tool_calls:
+        own = call.id
+        while own in calls:
+            own = f"{own}_"
+        calls[own] = msgspec.structs.replace(call, id=own, name=call.name or "unnamed")
+    return msgspec.structs.replace(completion, tool_calls=tuple(calls.values()))
 
 
 def _encoded(surroundings: Surroundings) -> bytes:

@@ -30,7 +30,9 @@ class Conversation:
         self._messages.append(message)
         self._scribe.message(message.stored)
         while len(self._pictured) > 1 and self._shown() > self._most:
-            self._withheld.append(self._pictured.pop(0))
+            oldest = self._pictured.pop(0)
+            self._withheld.append(oldest)
+            self._messages[oldest].let_go()  # a long episode would hold every screen that it ever saw
 
     def request(self) -> tuple[Sequence[bytes], Sent]:
         """What to send now, and the note of it."""

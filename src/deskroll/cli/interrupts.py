@@ -19,6 +19,7 @@ from deskroll.types import Episode
 
 _STOP_S = 30.0
 """How long what was told to stop may take."""
+_AGAIN_S = 0.25
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -76,10 +77,18 @@ class Interrupts:
             session.stop()
         elif self._timer is None:
             self._console.print("stopping now")
-            session.stop(now=True)
-            self._timer = asyncio.get_running_loop().call_later(_STOP_S, task.cancel)
+            self._end(session, task, asyncio.get_running_loop().time() + _STOP_S)
         elif not now:
             task.cancel()
+
+    def _end(self, session: Session, task: asyncio.Task[list[Episode]], deadline: float) -> None:
+        """Stop what runs, and again until nothing does: what is on its way to a worker is not there to be stopped."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= deadline:
+            task.cancel()
+            return
+        session.stop(now=True)
+        self._timer = loop.call_later(_AGAIN_S, self._end, session, task, deadline)
 
     def _disturb(self) -> None:
         self._closing += 1

@@ -91,5 +91,6 @@ def run(
     try:
         code = asyncio.run(conduct(config, loaded, root, force=force, as_json=as_json))
     except asyncio.CancelledError:  # a signal, before the run went on or while it was closed
-        raise KeyboardInterrupt from None
+        click.echo("interrupted", err=True)
+        raise click.exceptions.Exit(130) from None
     raise click.exceptions.Exit(code)

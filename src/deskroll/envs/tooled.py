@@ -38,7 +38,7 @@ class ToolFunction:
         """Check the arguments of a call."""
         try:
             arguments = msgspec.json.decode(call.arguments or "{}", type=self._arguments)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise ActionError(f"{call.name}: the arguments do not fit: {error}; see the tool's parameters") from None
         return ToolCall(name=call.name, arguments=msgspec.to_builtins(arguments), call_id=call.id)
 

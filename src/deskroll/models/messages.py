@@ -137,6 +137,12 @@ class Message:
             self._stored = self._encoded(self._by_name) if self._names else self.sent
         return self._stored
 
+    def let_go(self) -> None:
+        """Free its images: it will be sent without them from now on, and `sent` cannot be asked for any more."""
+        if self._names:
+            self._lean, self._stored = self.lean, self.stored
+            self._sent = self._images = None
+
     def _data_url(self, place: int) -> bytes:
         if self._images is None:
             raise RuntimeError("an image was let go before it was encoded")

@@ -76,8 +76,10 @@ class Engine:
         try:
             async with asyncio.TaskGroup() as work:
                 await self._start_groups(work, groups, priority)
-        except* DeskrollError as errors:
-            raise _first(errors) from None
+        except BaseExceptionGroup as errors:
+            if (first := _first(errors)) is None:
+                raise
+            raise first from None
         await self._store.sync()
         return [each for each in map(self._store.index.episode, _keys(phase, round_, tasks, samples)) if each]
 
@@ -221,7 +223,7 @@ def _name(episode: Episode) -> str:
     return f"{key.phase}/{key.round}/{key.task}/{key.sample}#{episode.attempt}"
 
 
-def _first(errors: BaseExceptionGroup[DeskrollError]) -> DeskrollError:
+def _first(errors: BaseExceptionGroup[BaseException]) -> DeskrollError | None:
     """The error that says most: whatever stopped the run, not what followed from it."""
     flat: list[DeskrollError] = []
     stack: list[BaseException] = [errors]
@@ -231,4 +233,6 @@ def _first(errors: BaseExceptionGroup[DeskrollError]) -> DeskrollError:
             stack.extend(error.exceptions)
         elif isinstance(error, DeskrollError):
             flat.append(error)
+        else:
+            return None  # a bug: it must be seen as it is
     return next((each for each in flat if isinstance(each, StoreError | ConfigError)), flat[0])

@@ -212,6 +212,9 @@ def _new_run_id() -> str:
 def _spec(config: RunConfig, root: str) -> RunSpec:
     model = config.model.model_dump(mode="json")
     model.pop("api_key")
+    if config.model.max_in_flight is not None and config.backend == "process":
+        # Each worker has a client of its own; together they have no more than this.
+        model["max_in_flight"] = max(1, config.model.max_in_flight // (config.workers or os.cpu_count() or 1))
     storage = root if "://" in root else str(Path(root).absolute())
     return RunSpec(
         env=config.env,

@@ -64,6 +64,8 @@ class AttemptWriter:
         self._growing: dict[str, _Growing] = {}
         self._files: dict[str, StoredFile] = {}
         self._screens: dict[str, str] = {}
+        self._last: tuple[bytes, str] = (b"", "")
+        """The image that was kept last, for it is asked for twice: by the agent and by the step."""
         self._placed: list[str] = []
         self._tokens = Tokens()
         self._closed = False
@@ -92,6 +94,8 @@ class AttemptWriter:
 
     def screen(self, image: bytes) -> str:
         """Keep an image, each distinct one once, and return its name within the folder."""
+        if image is self._last[0]:
+            return self._last[1]
         digested = digest(image).hexdigest()
         name = self._screens.get(digested)
         if name is None:
@@ -102,6 +106,7 @@ class AttemptWriter:
             name = f"{paths.SCREENS}/{len(self._screens)}.{kind}"
             self._write(name, image, digested)
             self._screens[digested] = name
+        self._last = (image, name)
         return name
 
     def step(self, step: Step) -> None:

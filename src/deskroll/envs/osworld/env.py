@@ -76,7 +76,7 @@ class OSWorldEnv:
             raise ActionError(f"there is no tool {plain(call.name, 80)!r}; tools: {COMPUTER_13.name}")
         try:
             raw: Any = msgspec.json.decode(call.arguments)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ActionError(f"{call.name}: the arguments are no JSON: {error}") from None
         return (decode(raw, self._settings.screen_width, self._settings.screen_height),)
 

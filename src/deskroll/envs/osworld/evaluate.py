@@ -6,11 +6,12 @@ Guarantees: what cannot be judged raises `EvaluatorError`, with the reason; it i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from deskroll.desktops.base import Desktop
 from deskroll.envs.base import Ending
-from deskroll.errors import EvaluatorError
+from deskroll.errors import EvaluatorError, GuestError
 from deskroll.scoring import score_answer
 from deskroll.types import Score, StopReason, Task
 
@@ -30,22 +31,30 @@ async def evaluate(task: Task, desktop: Desktop, ending: Ending) -> Score:
         raise EvaluatorError(f"task {task.id!r}: there is no evaluator {func!r}; known: exact_match, infeasible")
     if ending.stop is StopReason.FAIL:
         return Score(value=0.0, reason="the agent gave up")
-    result = await _result(task, desktop)
     expected = str(_rules(task).get("expected", ""))
+    result = await _result(task, desktop)
+    if result is None:
+        return Score(value=0.0, reason="the file that was to be judged is not there")
     same = result.strip() == expected.strip()
     return Score(value=float(same), reason=f"the desktop's state {'is' if same else 'is not'} what was expected")
 
 
-async def _result(task: Task, desktop: Desktop) -> str:
+async def _result(task: Task, desktop: Desktop) -> str | None:
+    """What the desktop's state is; None where the agent left no such file."""
     getter = _part(task, "result")
-    match getter.get("type"):
-        case "vm_command_line":
-            done = await desktop.run(getter.get("command", ""), timeout=_RUN_S)
-            return done.output
-        case "vm_file":
-            return (await desktop.read_file(str(getter.get("path", "")))).decode(errors="replace")
-        case other:
-            raise EvaluatorError(f"task {task.id!r}: there is no getter {other!r}; known: vm_command_line, vm_file")
+    kind = getter.get("type")
+    try:
+        match kind:
+            case "vm_command_line":
+                done = await desktop.run(getter.get("command", ""), timeout=_RUN_S)
+                return done.output
+            case "vm_file":
+                return (await desktop.read_file(str(getter.get("path", "")))).decode(errors="replace")
+    except GuestError as error:
+        if kind == "vm_file" and error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise EvaluatorError(f"task {task.id!r}: {kind}: {error}") from error
+    raise EvaluatorError(f"task {task.id!r}: there is no getter {kind!r}; known: vm_command_line, vm_file")
 
 
 def _rules(task: Task) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from deskroll.desktops.base import Desktop
-from deskroll.errors import SetupError, plain
+from deskroll.errors import GuestError, SetupError, plain
 from deskroll.types import Record, Task
 
 _RUN_S = 120.0
@@ -65,5 +65,5 @@ async def prepare(task: Task, desktop: Desktop) -> None:
             raise SetupError(f"{where}: {error}") from None
         try:
             await perform(desktop, given)
-        except SetupError as error:
+        except (SetupError, GuestError) as error:  # a guest that refuses a step is well itself
             raise SetupError(f"{where}: {error}") from error
