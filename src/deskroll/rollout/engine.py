@@ -104,7 +104,8 @@ class Engine:
 
     async def _group(self, group: Group, permit: GroupPermit, priority: int) -> None:
         key = group.keys[0]
-        self._store.write(GroupOpened(phase=key.phase, round=key.round, task=key.task, at=time.time()))
+        if len(group.keys) > 1:  # of a group of one, the records of its episode say all
+            self._store.write(GroupOpened(phase=key.phase, round=key.round, task=key.task, at=time.time()))
         left, outcomes = len(group.keys), 0
 
         async def member(each: EpisodeKey) -> None:
@@ -114,7 +115,8 @@ class Engine:
                 outcomes += await self._episode(each, group, inside, priority)
             finally:
                 left -= 1
-                if not left:  # before the permit is free, so that no more groups are open than there are permits
+                # Before the permit is free, so that no more groups are open than there are permits.
+                if not left and len(group.keys) > 1:
                     why = "finished" if outcomes == len(group.keys) else "stopped"
                     closed = GroupClosed(phase=key.phase, round=key.round, task=key.task, at=time.time(), why=why)
                     with contextlib.suppress(StoreError):  # where nothing can be written, the run ends by that

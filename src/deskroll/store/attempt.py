@@ -104,7 +104,7 @@ class AttemptReader:
             return str(error)
         if len(data) != file.size:
             return f"{shown}: holds {len(data)} bytes, not {file.size}"
-        return "" if digest(data).hexdigest() == file.blake2b else f"{shown}: its content has changed"
+        return "" if digest(data).hexdigest() == file.sha256 else f"{shown}: its content has changed"
 
     def _exists(self, name: str) -> bool:
         return self._storage.exists(f"{self.folder}/{name}")

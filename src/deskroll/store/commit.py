@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import functools
 import os
 import time
 import weakref
@@ -26,6 +27,8 @@ SLOW_S = 0.1
 """A `syncfs` that takes longer writes other people's data ..."""
 PAUSE_S = 30.0
 """... and is not used again for so long."""
+GATHER_S = 0.02
+"""How long a commit waits for others to share its syncs with."""
 _JOURNALLING = frozenset({"ext4", "xfs", "btrfs"})
 """File systems where `syncfs` writes everything and reports errors, and an `fsync` also covers the folders above."""
 _REPORTING_SINCE = (5, 8)
@@ -59,6 +62,7 @@ class Commits:
         self._journalling = False
         self._waiting: list[Commit] = []
         self._at_work: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._not_before = 0.0
 
     def prepare(self) -> None:
@@ -71,15 +75,16 @@ class Commits:
     async def add(self, commit: Commit) -> None:
         """Return when the commit is durable; StoreError when it cannot be made so."""
         self._waiting.append(commit)
-        if self._at_work is None:
-            self._next()
+        if self._at_work is None and self._timer is None:
+            self._gather()
         await commit.done
 
+    def _gather(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._next)
+
     def _next(self) -> None:
+        self._timer = None
         batch, self._waiting = self._waiting, []
-        if not batch:
-            self._at_work = None
-            return
         self._at_work = asyncio.get_running_loop().run_in_executor(None, self._make_durable, batch)
         self._at_work.add_done_callback(lambda work: self._ended(batch, work))
 
@@ -94,7 +99,9 @@ class Commits:
                 commit.done.set_exception(store_error("make durable", commit.folder, commit.error))
             else:
                 commit.done.set_result(None)
-        self._next()
+        self._at_work = None
+        if self._waiting:
+            self._gather()
 
     def _make_durable(self, batch: list[Commit]) -> None:
         self.rounds += 1
@@ -132,9 +139,14 @@ class Commits:
             commit.error = error
 
     def _syncfs(self) -> None:
-        if ctypes.CDLL(None, use_errno=True).syncfs(self._fd) != 0:
+        if _libc().syncfs(self._fd) != 0:
             code = ctypes.get_errno()
             raise OSError(code, os.strerror(code))
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def _rename(commit: Commit) -> None:

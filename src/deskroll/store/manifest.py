@@ -25,8 +25,8 @@ class StoredFile(Record, frozen=True):
     name: str
     """Relative to the attempt's folder."""
     size: int
-    blake2b: str
-    """The digest of 16 bytes, in hexadecimal."""
+    sha256: str
+    """The digest of its content, in hexadecimal."""
 
 
 class Manifest(Episode, frozen=True):
@@ -45,9 +45,9 @@ class Manifest(Episode, frozen=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
 
 
-def digest(data: bytes = b"") -> hashlib.blake2b:
-    """The digest that manifests hold."""
-    return hashlib.blake2b(data, digest_size=16)
+def digest(data: bytes = b"") -> hashlib._Hash:
+    """The digest that manifests hold: processors have an instruction for it, so it is twice as fast as blake2b."""
+    return hashlib.sha256(data, usedforsecurity=False)
 
 
 _TOKENS = ("prompt_token_ids", "token_ids", "logprobs")

@@ -1,7 +1,7 @@
 """The pump: takes journal lines at any time and makes them durable in batches, one visit to a thread for each.
 
-A batch is begun as soon as the one before is durable (an object store: not before its pace allows), so a busy run
-shares its syncs and an idle one never waits. After a failure nothing more is taken: the error is raised to everybody.
+A batch is begun when the one before is durable and the store's pace allows it, so a busy run shares its syncs and an
+idle one hardly waits. After a failure nothing more is taken: the error is raised to everybody.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class JournalSink(Protocol):
 class JournalFile:
     """The journal on a local path."""
 
-    pace_s = 0.0
+    pace_s = 0.02
 
     def __init__(self, storage: LocalStorage) -> None:
         self._storage = storage

@@ -145,7 +145,7 @@ class AttemptWriter:
         if self._placed:
             with self._named("read"):
                 await asyncio.to_thread(self._take_placed)
-        grown = (StoredFile(name=n, size=f.size, blake2b=f.digest.hexdigest()) for n, f in self._growing.items())
+        grown = (StoredFile(name=n, size=f.size, sha256=f.digest.hexdigest()) for n, f in self._growing.items())
         manifest = Manifest.of(episode, sorted([*grown, *self._files.values()], key=lambda file: file.name))
         names = [*self._growing, *self._files]
         self._closed = True
@@ -199,11 +199,10 @@ class AttemptWriter:
 
     def _make(self, folder: str) -> None:
         try:
-            try:
-                os.mkdir(folder)  # noqa: PTH102
-            except FileNotFoundError:
-                _make_all(folder.rpartition("/")[0])
-                os.mkdir(folder)  # noqa: PTH102
+            sample = folder.rpartition("/")[0]
+            for above in (sample.rpartition("/")[0], sample):  # most often just these two are new
+                _make_all(above)
+            os.mkdir(folder)  # noqa: PTH102
         except FileExistsError:
             raise StoreError(
                 f"{self._shown} is there already: an attempt's folder is never used again. Give it the next number"
@@ -227,7 +226,7 @@ class AttemptWriter:
                 write_all(fd, data)
             finally:
                 os.close(fd)
-        self._files[name] = StoredFile(name=name, size=len(data), blake2b=digested)
+        self._files[name] = StoredFile(name=name, size=len(data), sha256=digested)
 
     def _take_placed(self) -> None:
         for name in self._placed:
@@ -237,7 +236,7 @@ class AttemptWriter:
                 with path.open("rb") as file:
                     while data := file.read(1 << 20):
                         found.update(data)
-                self._files[name] = StoredFile(name=name, size=path.stat().st_size, blake2b=found.hexdigest())
+                self._files[name] = StoredFile(name=name, size=path.stat().st_size, sha256=found.hexdigest())
 
     def _check(self, name: str) -> None:
         paths.inside(name)
