@@ -5,7 +5,7 @@
 #   BENCH=pool BENCH_ARGS=--quick       which benchmark `make bench` runs (all, unless told), and how
 SHELL := /bin/bash
 PYTHON ?= python3
-BENCH ?= desktop pool engine
+BENCH ?= desktop pool engine scale
 export PYTHON
 
 .PHONY: help setup demo test lint format bench lock clean
@@ -21,14 +21,14 @@ help:
 	@echo 'make clean     remove .venv and caches; system packages stay'
 
 setup:
-	@scripts/prepare dev local demo
+	@scripts/prepare dev local demo test
 
 demo:
 	@scripts/prepare runtime local demo
 	.venv/bin/deskroll demo $(DEMO_ARGS)
 
 test:
-	@scripts/prepare dev local demo
+	@scripts/prepare dev local demo test
 	.venv/bin/python -m pytest -q --durations=10 $(PYTEST_ARGS)
 
 lint:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import secrets
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -247,6 +248,7 @@ async def _opened_store(
             config=resolved,
             config_digest=config_digest(resolved),
             command=tuple(_without_secrets(sys.argv)),
+            git_commit=await asyncio.to_thread(_git_commit),
         )
         async with RunStore.create(root, info, describe=describe) as store:
             yield store
@@ -263,6 +265,16 @@ async def _opened_store(
                 f"start a new run, or go on all the same with --force"
             )
         yield store
+
+
+def _git_commit() -> str:
+    """The commit of deskroll's own sources, where they are a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
 
 
 def _without_secrets(command: Sequence[str]) -> list[str]:
