@@ -367,7 +367,6 @@ def outcomes(place: Path) -> list[tuple[str, str, float]]:
     return [(line["task_id"], line["answer"], line["score"]) for line in lines]
 
 
-@pytest.mark.xfail(reason="a resume that is refused writes results.jsonl anew, with the questions of the changed tasks")
 @pytest.mark.parametrize("text", [TASK + OTHER.replace("6", "5"), TASK], ids=["changed", "removed"])
 def test_a_resume_that_is_refused_leaves_the_results_alone(
     text: str, deskroll: Commands, ended_run: Path, env: dict[str, str]

@@ -122,7 +122,7 @@ def _read(path: Path) -> _Document:
     if reader is None:
         raise ConfigError(f"{path}: the suffix is {path.suffix!r}; allowed: {', '.join(readers)}")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
     except UnicodeDecodeError as error:

@@ -73,6 +73,8 @@ def run(
     from deskroll.models.settings import load_env  # noqa: PLC0415
     from deskroll.rollout.loading import load_run, resume_run  # noqa: PLC0415
 
+    if any("api_key" in each for each in overrides):
+        raise click.UsageError("--set api_key: other users see command lines; set OPENAI_API_KEY instead, or use .env")
     load_env(Path.cwd())
     given = [f"{_FLAGS[name]}={json.dumps(value)}" for name, value in flags.items() if value is not None]
     if tasks is not None:

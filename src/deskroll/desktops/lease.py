@@ -30,6 +30,8 @@ class Lease:
         self.spec = spec
         self.lost = ""
         """Why it was lost; empty while it holds."""
+        self.suspect = ""
+        """Why its holder thinks that something is wrong with the desktop: then it is replaced, not reset."""
         self.on_lost: Callable[[Lease], None] | None = None
         """Called once when it is lost."""
         self._seconds_left = seconds_left

@@ -16,7 +16,7 @@ from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.service import PoolClient
 from deskroll.envs import Env, EnvKind, env_kind, env_settings
-from deskroll.errors import NoDesktop
+from deskroll.errors import DeskrollError, FailureClass, NoDesktop
 from deskroll.models.base import EndpointLoad
 from deskroll.models.client import ChatClient
 from deskroll.models.settings import ModelSettings
@@ -83,6 +83,11 @@ class Kit:
             live.desktop, live.look = lease.address.id, lease.desktop.screenshot
             try:
                 yield lease.desktop
+            except BaseException as error:
+                blamed = live.stopped_by or error
+                if isinstance(blamed, DeskrollError) and blamed.failure in (FailureClass.DESKTOP, FailureClass.SETUP):
+                    lease.suspect = str(blamed)  # the next attempt shall have another one
+                raise
             finally:
                 live.look = None
 

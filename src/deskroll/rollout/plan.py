@@ -9,7 +9,7 @@ import msgspec
 
 from deskroll.errors import InputError
 from deskroll.rollout.retry import is_infrastructure
-from deskroll.store import RunStore
+from deskroll.store import Index, RunStore
 from deskroll.store.journal import JournalRecord, Planned, Reopened
 from deskroll.tasks import task_digest
 from deskroll.types import EpisodeKey, Record, Task
@@ -24,9 +24,9 @@ class Group(Record, frozen=True):
     keys: tuple[EpisodeKey, ...]
 
 
-def changed_tasks(store: RunStore, phase: str, round_: int, tasks: Sequence[Task]) -> list[str]:
+def changed_tasks(index: Index, phase: str, round_: int, tasks: Sequence[Task]) -> list[str]:
     """What of a plan that was journalled before is not as it was: one line for each task."""
-    planned = {each.task: each for each in store.index.planned if (each.phase, each.round) == (phase, round_)}
+    planned = {each.task: each for each in index.planned if (each.phase, each.round) == (phase, round_)}
     known = {task.id: task_digest(task) for task in tasks}
     changed = [
         f"task {name!r} has changed" if name in known else f"task {name!r} is gone"

@@ -38,7 +38,7 @@ from deskroll.rollout.plan import changed_tasks
 from deskroll.rollout.retry import Retries
 from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, attention, endpoints_of, what_limits
 from deskroll.rollout.watchdog import Watchdog
-from deskroll.store import RunInfo, RunStore, config_digest, join
+from deskroll.store import Run, RunInfo, RunStore, config_digest, join
 from deskroll.store.journal import DesktopChanged
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Task, guarded
 
@@ -253,18 +253,21 @@ async def _opened_store(
         async with RunStore.create(root, info, describe=describe) as store:
             yield store
         return
+    _refuse_changes(config, tasks, root, force=force)
     async with RunStore.resume(root, describe=describe) as store:
-        changed = [
-            *differences(store.info.config, _resolved(config)),
-            *changed_tasks(store, PHASE, 0, tasks),
-        ]
-        if changed and not force:
-            shown = "\n  ".join(changed[:10]) + (f"\n  ... and {len(changed) - 10} more" if len(changed) > 10 else "")
-            raise InputError(
-                f"run {store.info.run_id} cannot go on as it was begun:\n  {shown}\n"
-                f"start a new run, or go on all the same with --force"
-            )
         yield store
+
+
+def _refuse_changes(config: RunConfig, tasks: Sequence[Task], root: str, *, force: bool) -> None:
+    """Before anything is written: a run that cannot go on as it was begun stays as it is."""
+    run = Run.open(root)
+    changed = [*differences(run.info.config, _resolved(config)), *changed_tasks(run.index, PHASE, 0, tasks)]
+    if changed and not force:
+        shown = "\n  ".join(changed[:10]) + (f"\n  ... and {len(changed) - 10} more" if len(changed) > 10 else "")
+        raise InputError(
+            f"run {run.info.run_id} cannot go on as it was begun:\n  {shown}\n"
+            f"start a new run, or go on all the same with --force"
+        )
 
 
 def _git_commit() -> str:
@@ -278,7 +281,7 @@ def _git_commit() -> str:
 
 
 def _without_secrets(command: Sequence[str]) -> list[str]:
-    return [each.partition("=")[0] + f"={_SECRET}" if "api_key=" in each else each for each in command]
+    return [_SECRET if "api_key" in each else each for each in command]
 
 
 @asynccontextmanager

@@ -16,6 +16,8 @@ from deskroll.types import Phase, Record
 
 _ANSWERING = (Phase.ACT, Phase.SETTLE)
 """Phases in which an episode waits for its desktop's answer."""
+_BUSY = {Phase.SETUP: "set-up", Phase.SCORE: "evaluation"}
+"""Phases in which it may well take its time."""
 
 
 class WorkerStatus(Record, frozen=True, omit_defaults=False):
@@ -105,6 +107,11 @@ def attention(
             lines.append(
                 f"desktop {each.desktop} has not answered for {waited:.0f} s "
                 f"(episode {name_of(each.key, each.attempt)}, turn {each.turn + 1})"
+            )
+        elif each.phase in _BUSY and each.desktop and waited > after:
+            lines.append(
+                f"desktop {each.desktop} has been busy with the {_BUSY[each.phase]} of episode "
+                f"{name_of(each.key, each.attempt)} for {waited:.0f} s"
             )
     for load in endpoints:
         silent = load.oldest_s if load.since_answer_s is None else min(load.oldest_s, load.since_answer_s)

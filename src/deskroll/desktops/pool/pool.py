@@ -105,7 +105,7 @@ class Pool:
             try:
                 await lease.close()  # first: where the fence is timed, nothing of ours may arrive after the release
             finally:
-                self.release(lease.id, settled=lease.settled)
+                self.release(lease.id, settled=lease.settled, suspect=lease.suspect)
 
     async def acquire(
         self,
@@ -146,15 +146,16 @@ class Pool:
         finally:
             del self._waiters[lease_id]
 
-    def release(self, lease_id: str, *, settled: bool = True) -> None:
+    def release(self, lease_id: str, *, settled: bool = True, suspect: str = "") -> None:
         """Give a desktop back; returns at once. A lease that is over already is no error.
 
         Not `settled`: a request of the holder's may still arrive, so where the fence is timed it takes a new machine.
+        `suspect`: why the holder thinks that something is wrong with it; the machine is replaced.
         """
         lease = self._leases.pop(lease_id, None)
         if lease is not None:
             lease.lose("it was given back")
-            self._apply(self._roster.release(lease_id, self._now(), settled=settled))
+            self._apply(self._roster.release(lease_id, self._now(), settled=settled, suspect=suspect))
             self._report("lease.released", lease_id, {"desktop": lease.address.id})
 
     def revoke(self, lease_id: str, reason: str) -> None:

@@ -74,9 +74,11 @@ class Roster:
             self._let_go(request_id, settled=True)
         return self._end()
 
-    def release(self, lease_id: str, now: float, *, settled: bool = True) -> list[Effect]:
-        """A holder gives its desktop back. A lease that is over already is no error."""
+    def release(self, lease_id: str, now: float, *, settled: bool = True, suspect: str = "") -> list[Effect]:
+        """A holder gives its desktop back, and what was wrong with it. A lease that is over already is no error."""
         self._begin(now)
+        if suspect and (slot := self.leases.get(lease_id)) is not None:
+            self.fleet.doom(slot, f"its holder found it wanting: {suspect}")
         self._let_go(lease_id, settled=settled)
         return self._end()
 

@@ -40,7 +40,7 @@ from deskroll.desktops.service.wire import (
     Return,
     Welcome,
 )
-from deskroll.errors import DeskrollError, LeaseLost, NoDesktop
+from deskroll.errors import DeskrollError, LeaseLost, NoDesktop, plain
 from deskroll.types import Record
 
 T = TypeVar("T", bound=Record)
@@ -121,7 +121,9 @@ class PoolClient:
                 await lease.close()  # first: where the fence is timed, nothing of ours may arrive after the release
             finally:
                 if not lost:
-                    await asyncio.shield(self._give_back(ask.lease, session, settled=lease.settled))
+                    await asyncio.shield(
+                        self._give_back(ask.lease, session, settled=lease.settled, suspect=lease.suspect)
+                    )
 
     async def _acquire(self, ask: Ask) -> tuple[Lease, Welcome]:
         session = await self._ready_session()
@@ -158,10 +160,11 @@ class PoolClient:
                 task.cancel()
             await asyncio.gather(call, *ends, return_exceptions=True)
 
-    async def _give_back(self, lease_id: str, session: Welcome, *, settled: bool = True) -> None:
+    async def _give_back(self, lease_id: str, session: Welcome, *, settled: bool = True, suspect: str = "") -> None:
         """Where the pool cannot be reached, a later heartbeat does it, or the end of the session."""
         with contextlib.suppress(DeskrollError):
-            await self._call("POST", "/release", Done, Return(lease=lease_id, settled=settled), session=session)
+            given = Return(lease=lease_id, settled=settled, suspect=plain(suspect))
+            await self._call("POST", "/release", Done, given, session=session)
 
     # --- for operators ---
 

@@ -37,7 +37,7 @@ from deskroll.desktops.service.wire import (
     Return,
     Welcome,
 )
-from deskroll.errors import DeskrollError, InputError, LeaseLost, NoDesktop
+from deskroll.errors import DeskrollError, InputError, LeaseLost, NoDesktop, plain
 from deskroll.types import Record
 
 T = TypeVar("T", bound=Record)
@@ -226,7 +226,7 @@ class PoolService:
         if name in session.asking:
             self._pool.withdraw(name, "its holder wants it no more")
         elif session.leases.pop(name, None) is not None:
-            self._pool.release(name, settled=given.settled)
+            self._pool.release(name, settled=given.settled, suspect=plain(given.suspect))
         return _answer(Done())
 
     # --- operators ---

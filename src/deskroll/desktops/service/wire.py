@@ -108,6 +108,8 @@ class Return(Record, frozen=True, forbid_unknown_fields=True):
     lease: Name
     settled: bool = True
     """Whether every request that the holder made to the desktop was answered, so that none can arrive later."""
+    suspect: str = ""
+    """Why the holder thinks that something is wrong with it; empty: nothing is."""
 
 
 class Lost(Record, frozen=True):

@@ -27,11 +27,17 @@ class Crew:
         self._kit = kit
         self._lives: dict[tuple[EpisodeKey, int], Live] = {}
 
-    async def run(self, order: Order) -> Episode:
-        """Run one attempt to its end, in the task that calls this."""
-        live = Live(order)
+    def take(self, order: Order) -> Live:
+        """Take an attempt on: from now on it can be stopped."""
+        live = self._lives[order.key, order.attempt] = Live(order)
+        return live
+
+    async def run(self, live: Live) -> Episode:
+        """Run an attempt that was taken on to its end, in the task that calls this."""
+        order = live.order
         live.task = asyncio.current_task()
-        self._lives[order.key, order.attempt] = live
+        if live.cancelled and live.task is not None:
+            live.task.cancel()  # it was stopped before it could begin
         try:
             return await run_episode(live, self._kit)
         finally:

@@ -41,7 +41,8 @@ class InlineBackend:
 
     async def run(self, order: Order) -> Episode:
         """Run one attempt to its end."""
-        return await asyncio.create_task(self._require().run(order))
+        crew = self._require()
+        return await asyncio.create_task(crew.run(crew.take(order)))
 
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
         """End an attempt now."""

@@ -61,6 +61,8 @@ class ProcessBackend:
         self._changed = asyncio.Condition()
         self._isolation = asyncio.Semaphore(self._config.isolated)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unwanted: dict[tuple[EpisodeKey, int], DeskrollError | None] = {}
+        """Attempts that were stopped before they had a worker."""
         self._broken: DeskrollError | None = None
         self._closing = False
 
@@ -91,15 +93,17 @@ class ProcessBackend:
             async with self._isolation:
                 hand = await self._hire(isolated=True)
                 try:
-                    return await hand.run(order)
+                    return await self._run_on(hand, order)
                 finally:
                     await asyncio.shield(hand.dismiss())
-        return await (await self._idlest()).run(order)
+        return await self._run_on(await self._idlest(), order)
 
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
         """End an attempt now."""
         if (hand := self._of(key, attempt)) is not None:
             hand.stop(key, attempt, error)
+        else:
+            self._unwanted[key, attempt] = error  # it waits for a worker
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write down where an attempt stands."""
@@ -109,6 +113,12 @@ class ProcessBackend:
     def workers(self) -> list[WorkerVitals]:
         """What every worker does."""
         return [hand.vitals() for hand in self._hands]
+
+    async def _run_on(self, hand: Hand, order: Order) -> Episode:
+        name = (order.key, order.attempt)
+        if name in self._unwanted:
+            asyncio.get_running_loop().call_soon(hand.stop, *name, self._unwanted.pop(name))
+        return await hand.run(order)
 
     def _of(self, key: EpisodeKey, attempt: int) -> Hand | None:
         return next((hand for hand in self._hands if hand.has(key, attempt)), None)

@@ -33,8 +33,8 @@ from deskroll.rollout.backends.wire import (
     Unwritten,
 )
 from deskroll.rollout.kit import Kit
+from deskroll.rollout.live import Live
 from deskroll.rollout.openfiles import raise_open_files
-from deskroll.rollout.orders import Order
 from deskroll.rollout.stopping import error_of
 from deskroll.types import Event
 
@@ -102,7 +102,7 @@ class _Worker:
     def _obey(self, message: Downward, channel: Channel, crew: Crew) -> None:
         match message:
             case Run(order=order):
-                self._spawn(self._run(order, channel, crew))
+                self._spawn(self._run(crew.take(order), channel, crew))
             case Stop(key=key, attempt=attempt, failure=failure):
                 crew.stop(key, attempt, error_of(failure) if failure else None)
             case Dump(key=key, attempt=attempt, why=why):
@@ -113,9 +113,10 @@ class _Worker:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, order: Order, channel: Channel, crew: Crew) -> None:
+    async def _run(self, live: Live, channel: Channel, crew: Crew) -> None:
+        order = live.order
         try:
-            channel.send(Ended(episode=await crew.run(order)))
+            channel.send(Ended(episode=await crew.run(live)))
         except StoreError as error:
             channel.send(Unwritten(key=order.key, attempt=order.attempt, message=str(error)))
         except Exception:  # noqa: BLE001  (a bug of ours must not pass for an outcome: this process ends and says why)
