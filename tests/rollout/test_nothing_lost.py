@@ -48,6 +48,7 @@ class Storm:
         self.folder = folder
         self.episodes = episodes
         self.killed: Counter[str] = Counter()
+        self.process: subprocess.Popen[bytes] | None = None
         (folder / "tasks.jsonl").write_text(
             "".join(
                 json.dumps(
@@ -73,7 +74,18 @@ class Storm:
             command += ["tasks.jsonl", "--config", "run.yaml", "--model", "scripted:script.yaml", "--set", "run_id=run"]
         log = (self.folder / "log.txt").open("ab")
         with log:
-            return subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log)
+        return self.process
+
+    @contextlib.contextmanager
+    def ended(self) -> Iterator[None]:
+        """Whatever the test finds, its run does not go on after it."""
+        try:
+            yield
+        finally:
+            if self.process is not None:
+                self.process.kill()
+                self.process.wait()
 
     def log(self) -> str:
         return (self.folder / "log.txt").read_text()[-3000:]
@@ -129,14 +141,21 @@ class Storm:
 @contextlib.contextmanager
 def no_process_left() -> Iterator[None]:
     """After the block, nothing that was started in it lives on."""
-    before = {process.pid for process in psutil.process_iter()}
     yield
 
     def gone() -> bool:
-        left = [each for each in psutil.process_iter(["cmdline"]) if each.pid not in before]
-        return not any("deskroll" in " ".join(each.info["cmdline"] or ()) for each in left)
+        return not any(map(_is_of_ours, psutil.process_iter()))
 
     wait_until(gone, "every process that the runs started is gone")
+
+
+def _is_of_ours(process: psutil.Process) -> bool:
+    """Whether a process was started by a run of these tests."""
+    try:
+        ours = process.environ().get("DESKROLL_RUNTIME_DIR") == os.environ["DESKROLL_RUNTIME_DIR"]
+        return ours and process.pid != os.getpid() and "deskroll" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
 
 
 @pytest.mark.timeout(400)
@@ -171,7 +190,7 @@ def test_nothing_is_lost_whatever_is_killed(
     storm = Storm(
         tmp_path, episodes, seed=episodes, settings={**settings, "env": "osworld", "retries": {"backoff": 0.05}}
     )
-    with no_process_left():
+    with no_process_left(), storm.ended():
         storm.rage()
         run = Run.open(storm.root)
         while any(each.score.value is None for each in run.outcomes()):
