@@ -180,7 +180,7 @@ FLAGS = [
 ]  # fmt: skip
 
 MODELS = [
-    flags("script that is not there", "--model scripted:no.yaml", "model.name is 'scripted:no.yaml'", "scripted:FILE"),
+    flags("script that is not there", "--model scripted:no.yaml", "model.name is 'scripted:", "no.yaml' is no file"),
     flags("script without a name", "--model scripted:", "model.name is 'scripted:'", "write scripted:FILE"),
     script("field", 'replies:\n  - turns:\n      - {txt: "42"}\n', "s.yaml:3: replies.0.turns.0.txt",
            "did you mean text?"),
@@ -339,7 +339,7 @@ CHANGES = [
     ("removed task", rewrite_tasks(TASK), "", ("task 'b' is gone", "with --force")),
     ("new task", rewrite_tasks(TASK + OTHER + TASK.replace('"a"', '"c"')), "", ("task 'c' is new", "with --force")),
     ("no tasks", lambda place: (place / "t.jsonl").unlink(), "", ("t.jsonl: there is no such file",)),
-    ("no script", lambda place: (place / "s.yaml").unlink(), "", ("model.name is 'scripted:s.yaml'",)),
+    ("no script", lambda place: (place / "s.yaml").unlink(), "", ("s.yaml' is no file",)),
     ("limit", lambda place: None, "--max-turns 3", ("limits.max_turns was 50 and is 3", "with --force")),
     ("model", lambda place: None, "--set model.temperature=0.5", ("model.temperature was None and is 0.5",)),
     ("group size", lambda place: None, "--group-size 2", ("group_size was 1 and is 2", "start a new run, or")),
@@ -402,7 +402,7 @@ def test_a_new_task_is_run_by_force(deskroll: Commands, ended_run: Path, env: di
     ended = deskroll("run", "--resume", "results/one", "--force", cwd=ended_run, env=env)
     assert ended.code == 0, ended.err
     lines = (ended_run / "results/one/results.jsonl").read_text().splitlines()
-    assert sorted(json.loads(line)["task_id"] for line in lines) == ["a", "b", "c"]
+    assert sorted(json.loads(line)["task_id"] for line in lines) == ["b", "c"], "a is planned no more"
 
 
 def test_a_torn_last_line_of_the_journal_is_no_damage(deskroll: Commands, ended_run: Path, env: dict[str, str]) -> None:

@@ -267,7 +267,7 @@ def test_flags_go_over_the_file_and_set_over_flags(
     assert ended.code == 0, ended.err
     resolved = json.loads((place / "results/one/run.json").read_text())["config"]
     assert (resolved["num_rollouts"], resolved["group_size"], resolved["limits"]["max_turns"]) == (8, 2, 9)
-    assert resolved["model"]["name"] == "scripted:s.yaml"
+    assert resolved["model"]["name"] == f"scripted:{place / 's.yaml'}"
     assert len(results(place / "results/one")) == 8
 
 
@@ -279,7 +279,7 @@ def test_help_has_an_example_and_imports_nothing_heavy(command: str) -> None:
         f"cli.main(['{command}', '--help'], standalone_mode=False)\nprint('heavy:', sorted({heavy} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert f"Examples:  deskroll {command}" in " ".join(found.stdout.split(" "))
+    assert f"Examples: deskroll {command}" in " ".join(found.stdout.split())
     assert found.stdout.splitlines()[-1] == "heavy: []"
 
 

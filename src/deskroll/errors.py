@@ -5,6 +5,7 @@
     │   └── ConfigError              a config file, an override, a flag
     ├── ActionError                  what a model wrote is no valid action: field and allowed values (`agent`)
     ├── MissingDependency            a pip extra or a system program is not installed (exit code 2)
+    ├── BackendLost                  nothing can run episodes any more: the run stops, and can be resumed
     ├── StoreError                   the run's folder cannot be written or read: full, read-only, broken, in use
     └── Failure classes, recorded on the episode as `FailureClass`:
         ├── AgentError               agent      the agent's own code or output
@@ -77,6 +78,10 @@ class MissingDependency(DeskrollError):
 
 class StoreError(DeskrollError):
     """A run's folder cannot be written or read; the run stops, and what was done is kept."""
+
+
+class BackendLost(DeskrollError):
+    """Nothing can run episodes any more; the run stops, and what was done is kept."""
 
 
 class ActionError(DeskrollError):
@@ -179,14 +184,14 @@ _BY_CLASS: dict[FailureClass, type[DeskrollError]] = {
 def boundary(culprit: FailureClass, what: str) -> Iterator[None]:
     """Turn any plain exception that leaves the block into the error class of `culprit`.
 
-    Errors that already carry a failure class, and cancellation, pass through unchanged.
+    Errors that already carry a failure class, a `StoreError`, and cancellation pass through unchanged.
     """
     if culprit not in _BY_CLASS:
         raise ValueError(f"no error class belongs to {culprit!r}: cancellation passes through by itself")
     try:
         yield
     except DeskrollError as error:
-        if error.failure is not None:
+        if error.failure is not None or isinstance(error, StoreError):
             raise
         raise _BY_CLASS[culprit](f"{what}: {error}") from error
     except Exception as error:

@@ -193,6 +193,8 @@ class Decision(Record, frozen=True):
     sent: Sent | None = None
     problem: str = ""
     """Why there are no actions."""
+    gave_up: str = ""
+    """Why the agent cannot go on: the attempt has failed by it."""
 
 
 class Step(Record, frozen=True):

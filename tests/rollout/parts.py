@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -15,9 +16,10 @@ from deskroll.config import Settings
 from deskroll.desktops.base import Desktop
 from deskroll.envs.base import Ending, Moment
 from deskroll.envs.math import MathEnv
+from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.tooled import ToolSettings
 from deskroll.errors import DesktopLost, DesktopTimeout, ModelError
-from deskroll.types import Decision, Observation, Score, Task
+from deskroll.types import Decision, Observation, Score, Task, Tool, ToolRequest
 
 
 def _crash(task: Task) -> None:
@@ -81,18 +83,38 @@ class FailingEnv(MathEnv):
         return await super().score(ending)
 
 
-class DyingEnv(MathEnv):
-    """Its desktop dies in the second step, so after the agent has acted."""
-
-    def __init__(self, task: Task, settings: ToolSettings, desktop: Desktop | None = None) -> None:
-        super().__init__(task, settings, desktop)
-        self._steps = 0
+class DyingEnv(OSWorldEnv):
+    """Its desktop dies of the agent's first action."""
 
     async def step(self, actions: Sequence[Action]) -> Moment:
-        self._steps += 1
-        if self._steps > 1:
-            raise DesktopLost("desktop x is gone")
-        return await super().step(actions)
+        raise DesktopLost(f"desktop {self._desktop.id} is gone")
+
+
+class OddEnv(MathEnv):
+    """Does what no environment should, as the task's metadata says: `{"odd": ...}`."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        if self._task.metadata.get("odd") == "tools":
+            raise KeyError("the environment's own bug")
+        return super().tools
+
+    def decode(self, call: ToolRequest) -> Sequence[Action]:
+        if self._task.metadata.get("odd") == "decode":
+            raise KeyError("the environment's own bug")
+        return super().decode(call)
+
+    async def score(self, ending: Ending) -> Score:
+        match self._task.metadata.get("odd"):
+            case "nan":
+                return Score(value=math.nan, reason="not a number")
+            case "float":
+                return 1.0  # type: ignore[return-value]
+        return await super().score(ending)
+
+    async def close(self) -> None:
+        if self._task.metadata.get("odd") == "close":
+            raise KeyError("it cannot be closed")
 
 
 class NoSettings(Settings):
@@ -116,6 +138,13 @@ class BrokenAgent(AnsweringAgent):
 
     async def act(self, observation: Observation) -> Decision:
         raise ZeroDivisionError("division by zero")
+
+
+class BabblingAgent(AnsweringAgent):
+    """Says half a character, which no file can hold."""
+
+    async def act(self, observation: Observation) -> Decision:
+        return Decision(actions=(Answer(text="\ud800"),))
 
 
 class ForsakenAgent(AnsweringAgent):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import psutil
 import pytest
 
-from deskroll.errors import FailureClass
+from deskroll.errors import BackendLost, FailureClass, ModelError, StoreError
+from deskroll.models.scripted import ScriptedServer
 from deskroll.report.results import Results
+from deskroll.rollout.session import Session
+from deskroll.store import AttemptWriter
 from deskroll.store.journal import Failed
 from deskroll.types import Episode
-from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script
+from tests.rollout.conftest import ANSWER, CALCULATE, CLICK, Runs, questions, script, until
 
 FAILING = "tests.rollout.parts:FailingEnv"
+ODD = "tests.rollout.parts:OddEnv"
 RETRIES = {"model": 1, "desktop": 1, "setup": 1, "evaluator": 1, "backoff": 0.01}
 
 ROWS = [
@@ -21,12 +27,20 @@ ROWS = [
     ({"agent": "tests.rollout.parts:ForsakenAgent"}, {}, FailureClass.MODEL, None, 2),
     ({"env": FAILING}, {"fails": "desktop"}, FailureClass.DESKTOP, None, 2),
     ({"env": FAILING}, {"fails": "wedged"}, FailureClass.DESKTOP, None, 2),
-    ({"env": "tests.rollout.parts:DyingEnv"}, {}, FailureClass.AGENT, 0.0, 2),
+    ({"env": "tests.rollout.parts:DyingEnv", "provider": "sim"}, {}, FailureClass.AGENT, 0.0, 2),
+    ({"agent": "tests.rollout.parts:BabblingAgent"}, {}, FailureClass.AGENT, 0.0, 1),
+    ({"env": ODD}, {"odd": "tools"}, FailureClass.SETUP, None, 2),
+    ({"env": ODD}, {"odd": "decode"}, FailureClass.DESKTOP, None, 2),
+    ({"env": ODD}, {"odd": "nan"}, FailureClass.EVALUATOR, None, 2),
+    ({"env": ODD, "backend": "process"}, {"odd": "float"}, FailureClass.EVALUATOR, None, 2),
     ({"env": FAILING}, {"fails": "setup"}, FailureClass.SETUP, None, 2),
     ({"env": FAILING}, {"fails": "score"}, FailureClass.EVALUATOR, None, 2),
     ({"env": "tests.rollout.parts:CrashingEnv", "backend": "process"}, {"crash": "exit"}, FailureClass.WORKER, None, 2),
 ]
-IDS = ["agent", "model", "desktop", "wedged", "died twice", "setup", "evaluator", "worker"]
+IDS = [
+    "agent", "model", "desktop", "wedged", "died twice", "babble", "bad tools", "bad decode", "nan", "no score",
+    "setup", "evaluator", "worker",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("settings", "task", "blamed", "score", "attempts"), ROWS, ids=IDS)
@@ -35,7 +49,8 @@ async def test_each_class_of_failure(
 ) -> None:
     tasks = [*questions(1, **task), *questions(3)[1:]]
     alike = "agent" in settings or "DyingEnv" in settings.get("env", "")  # then every task fails, not only the first
-    await runs.run(script(CALCULATE, ANSWER), tasks, **settings, retries=RETRIES, workers=1)
+    say = script(CLICK, ANSWER) if settings.get("provider") else script(CALCULATE, ANSWER)
+    await runs.run(say, tasks, **settings, retries=RETRIES, workers=1)
     run = runs.read()
     outcomes = {each.key.task: each for each in run.outcomes()}
     assert len(outcomes) == 3
@@ -86,3 +101,97 @@ async def test_what_fails_on_one_desktop_is_tried_again_on_another(runs: Runs) -
     assert len(set(desktops)) == 3
     assert outcome.failure is not None
     assert "there is no such step" in outcome.failure.message
+
+
+@pytest.mark.parametrize("backend", ["inline", "process"])
+async def test_an_environment_that_cannot_be_closed_costs_nobody_anything(runs: Runs, backend: str) -> None:
+    tasks = [*questions(1, odd="close"), *questions(3)[1:]]
+    outcomes = await runs.run(script(ANSWER), tasks, env=ODD, backend=backend)
+    assert [(each.score.value, each.attempt) for each in outcomes] == [(1.0, 1)] * 3
+
+
+async def test_the_step_in_which_a_desktop_died_is_kept(runs: Runs) -> None:
+    (outcome,) = await runs.run(
+        script(CLICK, ANSWER), questions(1), env="tests.rollout.parts:DyingEnv", provider="sim", retries=RETRIES
+    )
+    (step,) = runs.read().attempt(outcome.key, outcome.attempt).steps()
+    assert step.completion is not None
+    assert (outcome.actions, outcome.usage.calls) == (1, 1)
+
+
+async def test_what_cannot_be_written_down_is_nobodys_zero(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that fails in the middle of the agent's turn stops the run; nothing is scored by it."""
+
+    def full(self: AttemptWriter, stored: bytes) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(AttemptWriter, "message", full)
+    with pytest.raises(StoreError, match="the disk is full"):
+        await runs.run(script(ANSWER), questions(2))
+    assert runs.read().outcomes() == []
+
+
+async def test_waiting_for_a_model_slot_takes_none_of_the_episodes_time(runs: Runs) -> None:
+    outcomes = await runs.run(
+        script(ANSWER, latency=0.3), questions(8), num_rollouts=8, model={"max_in_flight": 1}, limits={"max_time": 1.0}
+    )
+    assert [(each.stop, each.score.value) for each in outcomes] == [("answer", 1.0)] * 8
+
+
+async def test_a_server_that_answers_nobody_is_not_the_agents_time_limit(runs: Runs) -> None:
+    (outcome,) = await runs.run(
+        script(ANSWER, latency=3600.0), questions(1), limits={"max_time": 0.5}, retries={"model": 0}
+    )
+    assert outcome.failure is not None
+    assert (outcome.failure.failure_class, outcome.score.value) == (FailureClass.MODEL, None)
+    assert "silent" in outcome.failure.message
+
+
+async def test_a_key_that_is_refused_in_the_middle_stops_the_run_and_spends_nothing_more(runs: Runs) -> None:
+    async with ScriptedServer(script(ANSWER), token="right") as server:
+        config = runs.config(server, model={"api_key": "wrong"}, num_rollouts=2)
+        with pytest.raises(ModelError, match="the run stops here: mend that, and resume it"):
+            async with Session.open(config, questions(50)) as session:
+                await session.run()
+    assert runs.read().outcomes() == []
+
+
+async def test_a_server_that_fails_for_everybody_stops_the_run(runs: Runs) -> None:
+    broken = script(ANSWER, faults={"rate": 1.0, "kinds": [500]})
+    with pytest.raises(ModelError, match="attempts in a row failed by the model's server"):
+        await runs.run(broken, questions(100), model={"retries": 0}, num_rollouts=4)
+    assert len(await runs.run(script(ANSWER), questions(100), resume=True)) == 100
+
+
+@pytest.mark.parametrize("backend", ["inline", "process"])
+async def test_a_stop_that_comes_at_any_moment_is_answered(runs: Runs, backend: str) -> None:
+    """Also one that comes before the attempt has begun, and one that comes while it is being written."""
+    for n in range(12):
+        async with runs.open(script(ANSWER), questions(20), backend=backend, run_id=f"run-{n}", workers=1) as session:
+            work = asyncio.create_task(session.run())
+            await until(lambda goal=n, now=session: now.engine.tally.standing().done >= goal, "some are done")
+            session.stop(now=True)
+            await asyncio.wait_for(work, 20)
+            assert session.engine.running == {}
+
+
+async def test_what_earlier_starts_learned_of_an_episode_is_not_forgotten(runs: Runs) -> None:
+    """A task that took its worker with it runs alone after a resume, too."""
+    tasks = questions(1, crash="exit")
+    settings = {"env": "tests.rollout.parts:CrashingEnv", "backend": "process", "workers": 1}
+    async with runs.open(script(ANSWER), tasks, **settings) as session:
+        session.engine.on_ended = lambda episode: session.stop()
+        assert await session.run() == [], "it crashed once, and then the run was stopped"
+    (outcome,) = await runs.run(script(ANSWER), tasks, resume=True, **settings)
+    assert (outcome.attempt, outcome.score.value) == (2, None)
+
+
+async def test_a_killed_template_stops_the_run_and_seals_nothing(runs: Runs) -> None:
+    async with runs.open(script(ANSWER, latency=0.2), questions(60), backend="process", workers=2) as session:
+        work = asyncio.create_task(session.run())
+        await until(lambda: session.engine.tally.standing().done >= 2, "it is under way")
+        psutil.Process(psutil.Process(session.status().workers[0].pid).ppid()).kill()
+        with pytest.raises(BackendLost, match="was killed, and all workers with it"):
+            await work
+    assert all(each.score.value == 1.0 for each in runs.read().outcomes())
+    assert len(await runs.run(script(ANSWER), questions(60), resume=True)) == 60

@@ -18,7 +18,7 @@ from deskroll.actions import Action, Answer
 from deskroll.agents.base import Surroundings
 from deskroll.agents.conversation import Conversation
 from deskroll.config import Settings
-from deskroll.errors import ActionError, AgentError, plain
+from deskroll.errors import ActionError, plain
 from deskroll.models.messages import Message
 from deskroll.types import Completion, Decision, Observation, ToolRequest
 
@@ -106,7 +106,8 @@ class ChatAgent:
         self._useless += 1
         problem = "; ".join(wrong.values())
         if self._useless > self._settings.max_retries:
-            raise AgentError(f"{self._useless} replies in a row could not be used; the last one: {plain(problem)}")
+            why = f"{self._useless} replies in a row could not be used; the last one: {plain(problem)}"
+            return msgspec.structs.replace(decision, problem=problem, gave_up=why)
         for n, call in enumerate(completion.tool_calls):
             self._conversation.add(Message.tool(call.id, f"error: {wrong[n]}" if n in wrong else _UNPERFORMED))
         if -1 in wrong:

@@ -35,17 +35,20 @@ class Interrupts:
         self._task: asyncio.Task[list[Episode]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closing = 0
+        self._handled: list[signal.Signals] = []
 
     def __enter__(self) -> Interrupts:
         self._main = asyncio.current_task()
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        # What was ignored at the start stays so: somebody wants the run to outlive its terminal (nohup).
+        self._handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+        for number in self._handled:
             loop.add_signal_handler(number, self._interrupt, number)
         return self
 
     def __exit__(self, *exc: object) -> None:
         loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        for number in self._handled:
             loop.remove_signal_handler(number)
 
     async def guarded(self, session: Session, work: Coroutine[object, object, list[Episode]]) -> list[Episode]:

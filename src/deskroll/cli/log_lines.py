@@ -8,6 +8,8 @@ import time
 
 from rich.console import Console
 
+from deskroll.errors import plain
+
 
 class LogLines:
     """Log lines above the progress, for the length of a block."""
@@ -36,5 +38,12 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         style = {"WARNING": "yellow", "ERROR": "red"}.get(record.levelname, "dim")
+        message = plain(record.getMessage(), 2000, keep="\n")
         at = time.strftime("%H:%M:%S", time.localtime(record.created))
-        self._console.print(f"{at} {record.getMessage()}", style=style, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(
+            f"{at} {message}",
+            style=style,
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )

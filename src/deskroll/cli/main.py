@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import sys
 
@@ -64,6 +65,9 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the `deskroll` program."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # whatever a terminal cannot show, it is no reason to fail
     try:
         code = cli.main(standalone_mode=False)
     except click.exceptions.Abort:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 _LONGEST_ANSWER = 1_000_000
+_LONGEST_REASON = 120
+"""Of why a request is made again: one line."""
 
 
 @click.group()
@@ -36,7 +38,7 @@ def _parse_listen(_ctx: click.Context, _param: click.Parameter, value: str) -> t
     return host, int(port)
 
 
-@models.command(epilog="Example:  deskroll models scripted replies.yaml --listen 127.0.0.1:8000")
+@models.command(epilog="\b\nExample:\n  deskroll models scripted replies.yaml --listen 127.0.0.1:8000")
 @click.argument("script", type=click.Path(path_type=Path))
 @click.option(
     "--listen", default="127.0.0.1:0", show_default=True, callback=_parse_listen, metavar="HOST:PORT",
@@ -89,8 +91,9 @@ async def _serve(script: Script, listen: tuple[str, int], token: str, as_json: b
 
 
 @models.command(
-    epilog='Examples:  deskroll models ask "What is on this screen?" --image screen.png   '
-    'deskroll models ask "6*7?" --base-url http://127.0.0.1:8000/v1 --model my-model --set temperature=0'
+    epilog='\b\nExamples:\n  deskroll models ask "What is on this screen?" --image screen.png\n'
+    '  deskroll models ask "6*7?" --base-url http://127.0.0.1:8000/v1 --model my-model\n'
+    '  deskroll models ask "6*7?" --set temperature=0 --prices prices.yaml'
 )
 @click.argument("text")
 @click.option("--model", default="", metavar="NAME", help="The model. Default: that of the settings.")
@@ -169,8 +172,10 @@ class _Retries:
     def emit(self, event: Event) -> None:
         """Print what went wrong with a request that is made again."""
         if event.kind == "model.retry":
-            pause = event.data["pause_s"]
-            click.echo(f"{event.subject}: {event.data['reason']}; asking again in {pause:.1f} s", err=True)
+            reason = plain(
+                event.data["reason"].partition(" (is ")[0], _LONGEST_REASON
+            )  # the hint comes once, in the end
+            click.echo(f"try {event.data['tries']}: {reason}; again in {event.data['pause_s']:.1f} s", err=True)
 
 
 def _tell(completion: Completion, seconds: float, as_json: bool) -> None:

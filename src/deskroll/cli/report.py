@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from deskroll.errors import InputError
+from deskroll.errors import InputError, plain
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from deskroll.report.results import Results
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command(epilog="Example:  deskroll report out/my-run --html report.html --csv episodes.csv")
+@click.command(
+    epilog="\b\nExamples:\n  deskroll report results\n"
+    "  deskroll report results/my-run --html report.html --csv episodes.csv"
+)
 @click.argument("run")
 @_json
 @click.option("--csv", "csv_file", type=_FILE, help="Write one row an episode to this file.")
@@ -32,7 +33,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 def report(run: str, as_json: bool, csv_file: Path | None, html_file: Path | None, screens: str | None) -> None:
     """Say what RUN came to: success over attempted and over scored, failures, time and cost.
 
-    RUN is the folder of a run, finished or not. --json prints what summary.json holds.
+    RUN is the folder of a run, finished or not, or the folder that runs are kept in: then it is the newest one in it.
+    --json prints what summary.json holds.
     """
     from deskroll.report import terminal  # noqa: PLC0415
     from deskroll.report.results import Results  # noqa: PLC0415
@@ -40,7 +42,8 @@ def report(run: str, as_json: bool, csv_file: Path | None, html_file: Path | Non
 
     if screens is not None and html_file is None:
         raise InputError("--screens is about the page: give --html FILE as well")
-    results = Results.read(run)
+    results = Results.read(run, newest=True)
+    _tell_which(run, results)
     summary = results.summary()
     if csv_file is not None:
         write_text(csv_file, episodes_csv(results))
@@ -52,14 +55,14 @@ def report(run: str, as_json: bool, csv_file: Path | None, html_file: Path | Non
     if as_json:
         click.echo(msgspec.json.encode(summary))
         return
-    console = _console()
+    console = terminal.console()
     console.print(terminal.report(results.name, results.state, summary, console.width))
     for written in (csv_file, html_file):
         if written is not None:
             click.echo(f"wrote {written}")
 
 
-@click.command(epilog="Example:  deskroll stats out/repeat-*")
+@click.command(epilog="\b\nExample:\n  deskroll stats results/repeat-*")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @_json
 def stats(runs: tuple[str, ...], as_json: bool) -> None:
@@ -76,11 +79,11 @@ def stats(runs: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(found))
     else:
-        console = _console()
+        console = terminal.console()
         console.print(terminal.repeated(found, console.width))
 
 
-@click.command(epilog="Example:  deskroll compare out/old-model out/new-model --out differing.csv")
+@click.command(epilog="\b\nExample:\n  deskroll compare results/old-model results/new-model --out differing.csv")
 @click.argument("a")
 @click.argument("b")
 @_json
@@ -97,7 +100,8 @@ def compare(a: str, b: str, as_json: bool, out: str | None) -> None:
 
     read = [Results.read(a), Results.read(b)]
     names = _names(read, (a, b))
-    found = compare_runs(read[0].outcomes, read[1].outcomes, (names[0], names[1]))
+    plans = read[0].tasks(), read[1].tasks()
+    found = compare_runs(read[0].outcomes, read[1].outcomes, (names[0], names[1]), plans)
     path = None
     if out != "-":
         path = Path(out) if out else Path(f"compare_{_file_name(names[0])}_{_file_name(names[1])}.json")
@@ -105,9 +109,19 @@ def compare(a: str, b: str, as_json: bool, out: str | None) -> None:
     if as_json:
         click.echo(msgspec.json.encode(found))
         return
-    _console().print(terminal.compared(found))
+    console = terminal.console()
+    console.print(terminal.compared(found, console.width))
     if path is not None:
         click.echo(f"\nwrote {path}")
+
+
+def _tell_which(named: str, results: Results) -> None:
+    """Where the folder that was named holds runs, say which of them it is about."""
+    from deskroll.store import Storage  # noqa: PLC0415
+
+    root = results.run.root
+    if Storage.at(named.removesuffix("run.json")).root.rstrip("/") != root.rstrip("/"):
+        click.echo(f"the newest run in {plain(named)}: {plain(root)}", err=True)
 
 
 def _names(results: list[Results], paths: tuple[str, ...]) -> list[str]:
@@ -122,11 +136,3 @@ def _names(results: list[Results], paths: tuple[str, ...]) -> list[str]:
 
 def _file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name).strip("-.")[:80] or "run"
-
-
-def _console() -> Console:
-    from rich.console import Console  # noqa: PLC0415
-
-    console = Console(highlight=False)
-    # Where no terminal folds lines, programs want them whole.
-    return console if console.is_terminal else Console(highlight=False, width=200)

@@ -29,9 +29,10 @@ _FLAGS = {
 
 
 @click.command(
-    epilog="Examples:  deskroll run tasks.jsonl --env math --model gpt-4.1 --num-rollouts 16   "
-    "deskroll run tasks.jsonl --num-vms 4 --num-rollouts 8 --set env_options.observation_type=screenshot   "
-    "deskroll run --resume results/20260131-120000"
+    epilog="\b\nExamples:\n"
+    "  deskroll run tasks.jsonl --env math --model gpt-4.1 --num-rollouts 16\n"
+    "  deskroll run tasks.jsonl --num-vms 4 --set limits.max_turns=10\n"
+    "  deskroll run --resume results/20260131-120000"
 )
 @click.argument("tasks", required=False, type=click.Path(path_type=Path))
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings, as YAML or TOML.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 import msgspec
@@ -10,9 +11,10 @@ from rich.console import Console
 
 from deskroll.cli.run_view import plan_table
 from deskroll.desktops.providers import make_provider
-from deskroll.envs import env_kind, env_settings
 from deskroll.errors import DeskrollError
+from deskroll.models.scripted import Script
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.loading import SCRIPTED, desktop_specs
 from deskroll.rollout.sizing import Sizing, size_up
 from deskroll.store import Run, find_run
 from deskroll.types import Phase, Task
@@ -22,6 +24,8 @@ _ASSUMED_S = 60.0
 
 def show_plan(config: RunConfig, tasks: Sequence[Task], root: str, *, as_json: bool) -> None:
     """Print what would be run, what it needs and how long it may take."""
+    if config.model.name.startswith(SCRIPTED):
+        Script.load(Path(config.model.name.removeprefix(SCRIPTED)))  # what is wrong with it is told now
     sizing = _size(config, tasks)
     left = None
     if root:
@@ -33,14 +37,7 @@ def show_plan(config: RunConfig, tasks: Sequence[Task], root: str, *, as_json: b
 
 
 def _size(config: RunConfig, tasks: Sequence[Task]) -> Sizing:
-    kinds = {name: env_kind(name) for name in {task.env or config.env for task in tasks}}
-    desktops = any(
-        kinds[name].desktop_spec(
-            task, env_settings(kinds[name], config.env_options if name == config.env else {}, name)
-        )
-        for task in tasks
-        for name in (task.env or config.env,)
-    )
+    desktops = bool(desktop_specs(config, tasks))
     capabilities = None
     if desktops and not config.pool:
         name = "local" if config.provider == "auto" else config.provider
@@ -54,7 +51,7 @@ def _size(config: RunConfig, tasks: Sequence[Task]) -> Sizing:
 def _task_seconds(config: RunConfig) -> tuple[float, str]:
     """How long an episode takes: as in the last run in the same place, if there is one of the same environment."""
     try:
-        run = Run.open(find_run(config.output_dir))
+        run = Run.open(find_run(config.output_dir, newest=True))
         episodes = run.outcomes()
     except DeskrollError:  # no run, or none that can be read: nothing is known
         return _ASSUMED_S, "assumed, for there is no earlier run"

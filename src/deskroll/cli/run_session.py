@@ -24,12 +24,12 @@ from deskroll.models.scripted import Script, ScriptedServer
 from deskroll.report import terminal
 from deskroll.report.results import Results
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.loading import SCRIPTED
 from deskroll.rollout.openfiles import raise_open_files
 from deskroll.rollout.session import Session
 from deskroll.store import Run
 from deskroll.types import Episode, Task
 
-SCRIPTED = "scripted:"
 _CHECK_S = 15.0
 
 
@@ -56,7 +56,8 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str, *, force:
         results = await asyncio.to_thread(Results.read, folder)
         await session.store.write_summary(msgspec.json.encode(results.summary()))
     results = await asyncio.to_thread(Results.read, folder)
-    interrupted = interrupts.count > 0 or session.engine.stopping  # by a signal, or by `deskroll status --stop`
+    # By a signal, or by `deskroll status --stop`; a run that was complete all the same is complete.
+    interrupted = (interrupts.count > 0 or session.engine.stopping) and not results.summary().finished
     _tell_end(console, results, folder, as_json=as_json, interrupted=interrupted)
     return _exit_code(config, tasks, outcomes, interrupted=interrupted)
 
@@ -89,6 +90,8 @@ async def _with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
     if not path.is_file():
         raise ConfigError(f"model.name is {model.name!r}, and {str(path)!r} is no file; write scripted:FILE")
     script = Script.load(path)
+    if config.limits.max_cost_usd is not None and model.price is None:
+        raise ConfigError("limits.max_cost_usd is set, and nobody knows the price of a script: set model.price, too")
     async with ScriptedServer(script) as server:
         served = model.model_copy(update={"base_url": server.url})
         yield config.model_copy(update={"model": served})
@@ -100,6 +103,9 @@ async def _check_model(config: RunConfig) -> None:
     async with ChatClient(settings) as client:
         try:
             await client.check()
+            if config.limits.max_cost_usd is not None and not client.knows_price:
+                unknown = f"the price of {config.model.name} is not known"
+                raise ConfigError(f"limits.max_cost_usd is set, and {unknown}: set model.price, too")
         except ModelRefused as error:
             raise ConfigError(f"model: {error}") from None
         except ModelError as error:
@@ -115,7 +121,7 @@ def _tell_end(console: Console, results: Results, folder: str, *, as_json: bool,
     else:
         out = Console()
         out.print(terminal.report(results.name, results.state, summary, out.width))
-    if not summary.finished or interrupted:
+    if not summary.finished or (summary.failures and summary.overall.unscored):
         _tell(console, f"go on with:  {program()} run --resume {shlex.quote(folder)}")
     else:
         _tell(console, f"more:  {program()} report {shlex.quote(folder)} --html report.html")

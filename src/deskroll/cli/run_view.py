@@ -14,6 +14,7 @@ from rich.text import Text
 
 from deskroll.report.intervals import wilson
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.loading import SCRIPTED
 from deskroll.rollout.orders import name_of
 from deskroll.rollout.sizing import Sizing
 from deskroll.rollout.status import RunStatus
@@ -78,7 +79,8 @@ def success(status: RunStatus) -> str:
     if not standing.scored:
         return ""
     found = wilson(standing.successes, standing.scored)
-    between = f" (95%: {found.low:.0%} to {found.high:.0%})" if found else ""
+    # Samples of one task are no independent trials; what they say together, the report works out.
+    between = f" (95%: {found.low:.0%} to {found.high:.0%})" if found and status.samples == 1 else ""
     return f"{standing.successes / standing.scored:.1%} of {standing.scored} scored{between}"
 
 
@@ -101,7 +103,7 @@ def progress(status: RunStatus) -> Group:
     if standing.retried:
         table.add_row("tried again", _counts(standing.retried))
     table.add_row("episodes", Text(_episodes(status)))
-    if status.pool is not None:
+    if status.pool is not None and status.in_flight:
         table.add_row("desktops", Text(_counts({str(k): v for k, v in status.pool.states.items() if v}) or "none yet"))
     if standing.tokens:
         table.add_row("model", Text(_usage(status)))
@@ -135,7 +137,7 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
         answered = "no answer yet" if load.since_answer_s is None else f"last answer {_span(load.since_answer_s)} ago"
         oldest = f", the oldest for {_span(load.oldest_s)}" if load.in_flight else ""
         workers.add_row(
-            Text(load.url, style="dim"),
+            Text(load.url, style="dim", overflow="fold"),
             f"{load.in_flight} open{oldest}",
             answered,
             f"{load.failures} of {load.calls} failed",
@@ -160,9 +162,8 @@ def plan_table(config: RunConfig, sizing: Sizing, left: int | None) -> Group:
         )
     table.add_row("episodes", f"{episodes} ({config.group_size} of each task)")
     table.add_row("env, agent", Text(f"{config.env}, {config.agent}"))
-    table.add_row(
-        "model", Text(f"{config.model.name} at {config.model.base_url or '$OPENAI_BASE_URL or the public API'}")
-    )
+    at = f" at {config.model.base_url or '$OPENAI_BASE_URL, or the public API'}"
+    table.add_row("model", Text(config.model.name + ("" if config.model.name.startswith(SCRIPTED) else at)))
     desktops = f"{sizing.num_vms} of provider {config.provider}" if sizing.num_vms else "none needed"
     table.add_row("desktops", Text(f"{desktops}" if not config.pool else f"of the pool at {config.pool}"))
     table.add_row("in flight", f"{sizing.num_rollouts} episodes")
@@ -179,6 +180,8 @@ def plan_table(config: RunConfig, sizing: Sizing, left: int | None) -> Group:
 
 
 def _episodes(status: RunStatus) -> str:
+    if not status.in_flight:
+        return f"none of {status.num_rollouts} in flight"
     phases = ", ".join(f"{count} {name}" for name, count in sorted(status.phases.items(), key=lambda each: -each[1]))
     waiting = f"; {status.waiting} wait for a permit" if status.waiting else ""
     return f"{status.in_flight} of {status.num_rollouts} in flight" + (f": {phases}" if phases else "") + waiting

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from deskroll.rollout.status import RunStatus
 
 
-@click.command(epilog="Examples:  deskroll status   deskroll status results/20260131-120000 --json")
+@click.command(epilog="\b\nExamples:\n  deskroll status\n  deskroll status results/20260131-120000 --json")
 @click.argument("run", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON.")
 @click.option("--watch", is_flag=True, help="Go on showing it until Ctrl-C.")

@@ -72,6 +72,10 @@ class EnvKind(Protocol):
     def desktop_spec(task: Task, settings: Any) -> DesktopSpec | None:
         """The desktop that this task needs; None: none at all."""
 
+    @staticmethod
+    def check_task(task: Task) -> None:
+        """Refuse, with an `InputError`, a task that can never be prepared or judged: before anything is started."""
+
     def __call__(self, task: Task, settings: Any, desktop: Desktop | None) -> Env:
         """Make the environment of one attempt."""
 
@@ -79,9 +83,10 @@ class EnvKind(Protocol):
 def env_kind(name: str, registry: Registry | None = None) -> EnvKind:
     """The kind of environment of that name."""
     kind: Any = (registry or Registry()).load("env", name)
-    if not (callable(kind) and callable(getattr(kind, "desktop_spec", None)) and _has_settings(kind)):
+    static = [getattr(kind, name, None) for name in ("desktop_spec", "check_task")]
+    if not (callable(kind) and all(map(callable, static)) and _has_settings(kind)):
         raise InputError(
-            f"{name!r} is no environment: it has no Settings or no desktop_spec; see deskroll.envs.EnvKind"
+            f"{name!r} is no environment: it lacks Settings, desktop_spec or check_task; see deskroll.envs.EnvKind"
         )
     return kind  # type: ignore[no-any-return]
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import decimal
 import operator
 import warnings
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from typing import Annotated
+
+import msgspec
 
 from deskroll.envs.tooled import ToolEnv, ToolFunction
 from deskroll.errors import ActionError
@@ -32,12 +36,16 @@ _BINARY: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction | i
 class Expressions(Record, frozen=True):
     """What to compute."""
 
-    expressions: list[str]
+    expressions: Annotated[list[str], msgspec.Meta(max_length=50)]
 
 
 async def calculate(given: Expressions) -> str:
     """Each expression with its value, one a line."""
-    return "\n".join(f"{text} = {_shown(evaluate(text))}" for text in given.expressions)
+    lines = []
+    for text in given.expressions:
+        lines.append(f"{text} = {_shown(evaluate(text))}")
+        await asyncio.sleep(0)  # others work in the same loop
+    return "\n".join(lines)
 
 
 def evaluate(text: str) -> Fraction:

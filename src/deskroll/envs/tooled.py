@@ -84,6 +84,10 @@ class ToolEnv:
         """None: it runs where the worker runs."""
         return None
 
+    @staticmethod
+    def check_task(task: Task) -> None:
+        """Any question will do; one without an answer is not scored."""
+
     @property
     def tools(self) -> Sequence[Tool]:
         """What the agent can call."""

@@ -6,10 +6,26 @@ Messages and tools cross this seam as encoded JSON: a screen is encoded once (`M
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from typing import Protocol
 
 from deskroll.errors import FailureClass, ModelError
 from deskroll.types import Completion, Record
+
+
+class EpisodeClock(Protocol):
+    """The clock of whoever asks: what is not the model's thinking does not count against it."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """What happens in this block takes no time."""
+
+    def credit(self, seconds: float) -> None:
+        """So much of what has passed does not count."""
+
+
+episode_clock: ContextVar[EpisodeClock | None] = ContextVar("episode_clock", default=None)
+"""The clock that runs while a model is asked, if any does."""
 
 
 class Model(Protocol):
@@ -47,6 +63,10 @@ class ModelRefused(ModelError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+class ModelForbidden(ModelRefused):
+    """The key, the model or the address is wrong: nobody who asks there will be answered."""
 
 
 class ContextTooLong(ModelRefused):

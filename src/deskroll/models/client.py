@@ -14,6 +14,7 @@ import itertools
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -21,7 +22,14 @@ import msgspec
 from yarl import URL
 
 from deskroll.errors import ModelError, plain
-from deskroll.models.base import ContextTooLong, EndpointLoad, ModelRefused
+from deskroll.models.base import (
+    ContextTooLong,
+    EndpointLoad,
+    EpisodeClock,
+    ModelForbidden,
+    ModelRefused,
+    episode_clock,
+)
 from deskroll.models.body import Body, Template
 from deskroll.models.prices import TABLE, Price, Prices, price_of
 from deskroll.models.retry import pause, retry_after
@@ -43,6 +51,20 @@ class _Failed(Exception):
     def __init__(self, cause: str, after: float | None = None) -> None:
         super().__init__(cause)
         self.after = after
+
+
+class _NoClock:
+    """Where nobody counts."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def credit(self, seconds: float) -> None:
+        pass
+
+
+_NO_CLOCK = _NoClock()
+_FORBIDDEN = (401, 403, 404)
 
 
 class ChatClient:
@@ -92,11 +114,13 @@ class ChatClient:
     async def complete(self, messages: Sequence[bytes], tools: bytes | None = None) -> Completion:
         """Answer a conversation; see `Model`."""
         parts = self._template.fill(messages, tools)
+        clock = episode_clock.get() or _NO_CLOCK
         tries = 0
         while True:
             tries += 1
+            begun = time.monotonic()
             try:
-                return await self._ask(parts, tries)
+                return await self._ask(parts, tries, clock)
             except _Failed as failure:
                 error, after = self._clean(str(failure)), failure.after
             except ModelError as refused:
@@ -104,20 +128,26 @@ class ChatClient:
                 self._emit("model.failed", tries, str(refused))
                 raise
             self._note(error)
+            clock.credit(time.monotonic() - begun)
             if tries > self.settings.retries:
                 self._emit("model.failed", tries, error)
                 times = "once" if tries == 1 else f"{tries} times"
                 raise ModelError(f"{self._who}: asked {times}, without a usable answer; the last time: {error}")
             wait = pause(tries, after, base=self.settings.backoff, longest=self.settings.backoff_max)
             self._emit("model.retry", tries, error, wait)
-            await asyncio.sleep(wait)
+            with clock.paused():
+                await asyncio.sleep(wait)
 
-    async def _ask(self, parts: list[bytes], tries: int) -> Completion:
+    async def _ask(self, parts: list[bytes], tries: int, clock: EpisodeClock) -> Completion:
         if self._permits is None:
             status, headers, body = await self._exchange(parts)
         else:
-            async with self._permits:
+            with clock.paused():
+                await self._permits.acquire()
+            try:
                 status, headers, body = await self._exchange(parts)
+            finally:
+                self._permits.release()
         if status != 200:
             raise self._refused(status, headers, body)
         version = headers.get("x-model-version") or headers.get("version") or ""
@@ -184,7 +214,12 @@ class ChatClient:
         message = f"{self._who} refused: {what}{_advice(status, said, self.endpoint)}"
         if status in (400, 413, 422) and said.too_long:
             return ContextTooLong(message, status)
-        return ModelRefused(message, status)
+        return ModelForbidden(message, status) if status in _FORBIDDEN else ModelRefused(message, status)
+
+    @property
+    def knows_price(self) -> bool:
+        """Whether the cost of an answer can be told."""
+        return self._price is not None
 
     def load(self) -> EndpointLoad:
         """What goes on at this moment."""
@@ -255,7 +290,7 @@ class _Models(Record, frozen=True):
 def _price(settings: ModelSettings, endpoint: Endpoint, prices: Prices) -> Price | None:
     if settings.price is not None:
         return settings.price
-    return None if endpoint.is_ours else price_of(settings.name, prices)
+    return price_of(settings.name, prices, listed=not endpoint.is_ours)
 
 
 def _headers(endpoint: Endpoint) -> dict[str, str]:

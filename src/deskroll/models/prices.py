@@ -2,8 +2,8 @@
 
 Prices change, and this table does not follow by itself: it holds the list prices of late 2026 for ordinary calls,
 without discounts for batches and without what some vendors charge for writing to their cache. What is given in the
-settings (`price`) or in a file of your own (`load_prices`) goes before it. Where no price is known the cost is `None`,
-never 0.
+settings (`price`) or in a file of your own (`load_prices`) goes before it, and holds for servers on this machine and in
+private networks too, where the table does not. Where no price is known the cost is `None`, never 0.
 """
 
 from __future__ import annotations
@@ -57,10 +57,15 @@ Prices = Mapping[str, Price]
 """By model: a name, which covers its dated versions too, or a beginning with a `*` after it."""
 
 
-def price_of(model: str, prices: Prices) -> Price | None:
-    """The price of a model: the longest entry that fits its name, or None."""
+def price_of(model: str, prices: Prices, *, listed: bool = True) -> Price | None:
+    """The price of a model, or None: the longest entry that fits its name, those of your own before the table's.
+
+    Without `listed` the table's do not count: no vendor's price holds for a server of your own.
+    """
     fitting = [name for name in prices if _fits(name, model)]
-    return prices[max(fitting, key=len)] if fitting else None
+    own = [name for name in fitting if prices[name] is not TABLE.get(name)]
+    names = own or (fitting if listed else [])
+    return prices[max(names, key=len)] if names else None
 
 
 def cost(model: str, usage: TokenCount, prices: Prices) -> float | None:

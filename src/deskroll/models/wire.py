@@ -110,7 +110,7 @@ def read_answer(body: bytes, *, asked: str, price: Price | None, version: str, t
         answer = _decode_answer(body)
     except msgspec.ValidationError as error:
         raise Unusable(f"the answer is no chat completion: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Unusable(f"the answer is no valid JSON: {error}") from None
     choice = answer.choices[0] if answer.choices else None
     if choice is None or choice.message is None:
@@ -173,10 +173,15 @@ def _count(usage: _Usage | None) -> TokenCount:
         return TokenCount()
     details = usage.prompt_tokens_details
     return TokenCount(
-        prompt=max(usage.prompt_tokens or 0, 0),
-        completion=max(usage.completion_tokens or 0, 0),
-        cached=max(details.cached_tokens or 0, 0) if details is not None else 0,
+        prompt=_bounded(usage.prompt_tokens),
+        completion=_bounded(usage.completion_tokens),
+        cached=_bounded(details.cached_tokens) if details is not None else 0,
     )
+
+
+def _bounded(count: int | None) -> int:
+    """A number of tokens that can be one."""
+    return min(max(count or 0, 0), 10**12)
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -195,7 +200,7 @@ def refusal(body: bytes) -> Refusal:
     """The words of an error, whatever shape it has, fit to be shown."""
     try:
         read = _decode_refusal(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return Refusal(message=plain(body[:2000].decode(errors="replace")))
     inner = read.error if isinstance(read.error, _Error) else _Error(message=read.error)
     message = inner.message or read.message or read.detail or ""

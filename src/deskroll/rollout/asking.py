@@ -28,11 +28,10 @@ async def find_live(run: str | None) -> Path:
         return Path(holder.socket)
     live = []
     for path in sorted(sockets_folder().glob("*.sock")):
-        if not path.name.startswith("pool-"):
-            try:
-                live.append((path, await ask(path)))
-            except DeskrollError:
-                continue  # left by a run that was killed
+        try:
+            live.append((path, await ask(path)))
+        except DeskrollError:
+            continue  # left by a run that was killed
     if not live:
         raise InputError("no run of yours is live on this machine; name the folder of one, or start one: deskroll run")
     if len(live) > 1:

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from deskroll.config import Settings
 from deskroll.models.settings import ModelSettings
+from deskroll.rollout.redaction import is_masked
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FREE = frozenset({
@@ -161,7 +162,11 @@ class RunConfig(Settings):
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What of a run's settings is not as it was, of what decides its outcomes; one line for each field."""
-    return [f"{name} was {_shown(old)} and is {_shown(new)}" for name, old, new in _compared(before, now) if old != new]
+    return [
+        f"{name} was {_shown(old)} and is {_shown(new)}"
+        for name, old, new in _compared(before, now)
+        if old != new and not is_masked(old) and not is_masked(new)
+    ]
 
 
 def _compared(before: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:

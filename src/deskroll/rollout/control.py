@@ -57,14 +57,14 @@ def sockets_folder() -> Path:
     return folder
 
 
-def socket_path(name: str) -> Path:
+def socket_path(name: str, kind: str = "sock") -> Path:
     """A place for a socket of this process; what killed runs left there is swept away."""
     folder = sockets_folder()
-    for path in folder.glob("*.sock"):
+    for path in folder.iterdir():
         pid = path.stem.rpartition("-")[2]
         if pid.isdigit() and not process_start(pid):
             path.unlink(missing_ok=True)
-    path = folder / f"{name}-{os.getpid()}.sock"
+    path = folder / f"{name}-{os.getpid()}.{kind}"
     if len(str(path)) > LONGEST_SOCKET_PATH:
         raise ConfigError(f"the path {path} is too long for a socket; set DESKROLL_RUNTIME_DIR to a shorter one")
     return path

@@ -1,12 +1,13 @@
-"""A limit on time whose passing is a failure of a class."""
+"""Limits on time: one whose passing is a failure of a class, and the clock of an episode's turns."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 from deskroll.errors import DeskrollError
+from deskroll.models.base import episode_clock
 
 
 @asynccontextmanager
@@ -19,3 +20,46 @@ async def within(seconds: float | None, error: type[DeskrollError], what: str) -
         if not limit.expired():
             raise
         raise error(f"{what} did not end within {seconds:g} s") from None
+
+
+class TurnClock:
+    """The time of an episode's turns. Waiting for a model slot takes none of it, nor do tries that failed."""
+
+    def __init__(self, limit: asyncio.Timeout) -> None:
+        self._limit = limit
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What happens in this block takes no time."""
+        end = self._limit.when()
+        if end is None:
+            yield
+            return
+        left = end - _now()
+        self._limit.reschedule(None)
+        try:
+            yield
+        finally:
+            if not self._limit.expired():
+                self._limit.reschedule(_now() + left)
+
+    def credit(self, seconds: float) -> None:
+        """So much of what has passed does not count."""
+        end = self._limit.when()
+        if end is not None and not self._limit.expired():
+            self._limit.reschedule(end + seconds)
+
+
+@asynccontextmanager
+async def turns_within(seconds: float | None) -> AsyncIterator[None]:
+    """The block, on an episode's clock; `TimeoutError` when its time is over."""
+    async with asyncio.timeout(seconds) as limit:
+        token = episode_clock.set(TurnClock(limit))
+        try:
+            yield
+        finally:
+            episode_clock.reset(token)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

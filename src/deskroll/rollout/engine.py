@@ -12,12 +12,21 @@ import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from deskroll.errors import ConfigError, DeskrollError, StoreError, WorkerLost
+from deskroll.errors import (
+    BackendLost,
+    ConfigError,
+    DeskrollError,
+    FailureClass,
+    ModelError,
+    StoreError,
+    WorkerLost,
+)
+from deskroll.models.base import ModelForbidden
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.limits import GroupPermit, Limits
-from deskroll.rollout.orders import Order
+from deskroll.rollout.orders import Order, name_of
 from deskroll.rollout.plan import Group, make_plan
 from deskroll.rollout.retry import Retries, Verdict, judge
 from deskroll.rollout.tally import Tally
@@ -26,6 +35,8 @@ from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed, Sta
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Failure, Phase, Score, StopReason, Task, guarded
 
 _log = logging.getLogger(__name__)
+_NO_MODEL = 20
+"""So many attempts in a row (or twice what is in flight) must fail by the model's server for the run to stop."""
 
 
 class Engine:
@@ -39,6 +50,7 @@ class Engine:
         retries: Retries | None = None,
         *,
         sink: EventSink | None = None,
+        history: Mapping[EpisodeKey, Sequence[Episode]] | None = None,
         seed: int | None = None,
     ) -> None:
         self.limits = limits
@@ -51,6 +63,10 @@ class Engine:
         self._store = store
         self._retries = retries or Retries()
         self._sink = guarded(sink)
+        self._no_model = 0
+        """Attempts in a row that failed by the model's server."""
+        self._history = dict(history or {})
+        """Attempts of earlier starts that failed and have no outcome yet: what they tell is not forgotten."""
         self._dice = random.Random(seed)  # noqa: S311  (spreads retries)
         self._stopping = asyncio.Event()
 
@@ -65,7 +81,7 @@ class Engine:
         """Run `samples` episodes of each task, less what the journal knows the outcome of; all outcomes come back."""
         groups = make_plan(self._store, phase, round_, tasks, samples)
         left = sum(len(group.keys) for group in groups)
-        self.tally.planned(len(tasks) * samples, left)
+        self.tally.planned(len(tasks) * samples)
         done = {key for group in groups for key in group.keys}
         for task in tasks:
             for sample in range(samples):
@@ -129,13 +145,15 @@ class Engine:
 
     async def _episode(self, key: EpisodeKey, group: Group, inside: _Inside, priority: int) -> bool:
         """Attempt after attempt, until there is an outcome or a stop; the group's permit is held already."""
-        history: list[Episode] = []
-        verdict = Verdict(again=True)
+        history = list(self._history.pop(key, ()))
+        crashed = bool(history) and _is_crash(history[-1])
+        verdict = Verdict(again=True, isolated=crashed)
         while True:
             episode = await self._attempt(key, group, priority, isolated=verdict.isolated)
             if episode is None:
                 return False
             history.append(episode)
+            self._stop_if_no_model(episode)
             if self.on_ended is not None:
                 self.on_ended(episode)
             verdict = judge(history, self._retries, alone=verdict.isolated, dice=self._dice)
@@ -147,11 +165,26 @@ class Engine:
             self.tally.failed(episode, again=verdict.again)
             if not verdict.again or self.stopping:
                 return False
-            _log.info("%s: %s; again in %.1f s", _name(episode), episode.score.reason, verdict.pause)
+            _log.info(
+                "%s: %s; again in %.1f s", name_of(episode.key, episode.attempt), episode.score.reason, verdict.pause
+            )
             inside.leave()
             await self._pause(verdict.pause)
             if not await inside.enter():
                 return False
+
+    def _stop_if_no_model(self, episode: Episode) -> None:
+        """Where the model's server answers nobody, no other episode shall be spent on it."""
+        failure = episode.failure
+        if failure is None or failure.failure_class is not FailureClass.MODEL:
+            self._no_model = 0
+            return
+        self._no_model += 1
+        forbidden = failure.kind == ModelForbidden.__name__
+        if forbidden or self._no_model > max(_NO_MODEL, 2 * self.limits.episodes.most):
+            self._store.write(Failed(episode=episode, epoch=self._store.epoch))
+            many = "" if forbidden else f"{self._no_model} attempts in a row failed by the model's server; the last: "
+            raise ModelError(f"{many}{failure.message}; the run stops here: mend that, and resume it")
 
     async def _pause(self, seconds: float) -> None:
         """Sleep, but no longer than the run goes on."""
@@ -165,18 +198,25 @@ class Engine:
         permits = self.limits.episodes
         if not await permits.acquire(key.phase, group.ticket):
             return None
-        attempt = await self._store.next_attempt(key)
-        waited = round(time.monotonic() - asked, 5)
-        order = Order(key=key, attempt=attempt, task=group.task, priority=priority, isolated=isolated, waited_s=waited)
-        self._store.write(Started(key=key, attempt=attempt, epoch=self._store.epoch, at=time.time()))
-        started = self.running[key, attempt] = time.time()
+        try:
+            waited = round(time.monotonic() - asked, 5)
+            attempt = await self._store.next_attempt(key)
+            return await self._dispatched(
+                Order(key=key, attempt=attempt, task=group.task, priority=priority, isolated=isolated, waited_s=waited)
+            )
+        finally:
+            permits.release(key.phase)
+
+    async def _dispatched(self, order: Order) -> Episode:
+        name = (order.key, order.attempt)
+        self._store.write(Started(key=order.key, attempt=order.attempt, epoch=self._store.epoch, at=time.time()))
+        started = self.running[name] = time.time()
         try:
             return await self._backend.run(order)
         except WorkerLost as error:
             return _lost(order, error, started)
         finally:
-            del self.running[key, attempt]
-            permits.release(key.phase)
+            del self.running[name]
 
 
 class _Inside:
@@ -220,9 +260,8 @@ def _keys(phase: str, round_: int, tasks: Sequence[Task], samples: int) -> list[
     ]
 
 
-def _name(episode: Episode) -> str:
-    key = episode.key
-    return f"{key.phase}/{key.round}/{key.task}/{key.sample}#{episode.attempt}"
+def _is_crash(episode: Episode) -> bool:
+    return episode.failure is not None and episode.failure.failure_class is FailureClass.WORKER
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> DeskrollError | None:
@@ -237,4 +276,4 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> DeskrollError | None:
             flat.append(error)
         else:
             return None  # a bug: it must be seen as it is
-    return next((each for each in flat if isinstance(each, StoreError | ConfigError)), flat[0])
+    return next((each for each in flat if isinstance(each, StoreError | BackendLost | ConfigError)), flat[0])

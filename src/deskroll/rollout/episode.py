@@ -8,16 +8,28 @@ Only a `StoreError` rises: an attempt that cannot be written down did not happen
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from deskroll.agents import Agent
 from deskroll.desktops.base import Desktop
 from deskroll.envs import Ending, Env, Moment
-from deskroll.errors import DeskrollError, EvaluatorError, FailureClass, SetupError, StoreError, boundary
-from deskroll.rollout.deadline import within
+from deskroll.errors import (
+    AgentError,
+    DeskrollError,
+    EvaluatorError,
+    FailureClass,
+    ModelError,
+    SetupError,
+    StoreError,
+    boundary,
+)
+from deskroll.rollout.deadline import turns_within, within
 from deskroll.rollout.kit import Kit
 from deskroll.rollout.live import Live
 from deskroll.rollout.notebook import Notebook
 from deskroll.types import Decision, Episode, Observation, Phase, StopReason
+
+_log = logging.getLogger(__name__)
 
 
 async def run_episode(live: Live, kit: Kit) -> Episode:
@@ -25,8 +37,9 @@ async def run_episode(live: Live, kit: Kit) -> Episode:
     notes = Notebook(live, kit)
     try:
         try:
-            async with kit.desktop(live) as desktop:
-                await _attempt(live, kit, notes, desktop)
+            with boundary(FailureClass.DESKTOP, f"episode {live.order.name}"):
+                async with kit.desktop(live) as desktop:
+                    await _attempt(live, kit, notes, desktop)
         except asyncio.CancelledError:
             if not live.cancelled:  # nobody stopped this attempt: the process itself is ending
                 raise
@@ -36,7 +49,7 @@ async def run_episode(live: Live, kit: Kit) -> Episode:
             raise
         except DeskrollError as error:
             notes.failed(error)
-        live.enter(Phase.STORE)
+        live.seal()
         return await notes.seal()
     finally:
         await notes.close()
@@ -51,33 +64,40 @@ async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | Non
         async with within(limits.setup_timeout, SetupError, f"the set-up of task {task.id!r}"):
             with boundary(FailureClass.SETUP, f"task {task.id!r}"):
                 observation = await env.reset()
+                tools = env.tools
         with boundary(FailureClass.AGENT, f"agent {kit.spec.agent}"):
-            agent = kit.agent(env, notes.writer)
-        ending = await _turns(live, env, agent, observation, notes)
+            agent = kit.agent(env, tools, notes.writer)
+        ending = await _turns(live, kit, env, agent, observation, notes)
         live.enter(Phase.SCORE)
         async with within(limits.score_timeout, EvaluatorError, f"the evaluation of task {task.id!r}"):
             with boundary(FailureClass.EVALUATOR, f"task {task.id!r}"):
                 notes.scored(ending, await env.score(ending))
     finally:
-        await env.close()
+        await _close(env, live)
 
 
-async def _turns(live: Live, env: Env, agent: Agent, observation: Observation, notes: Notebook) -> Ending:
+async def _turns(live: Live, kit: Kit, env: Env, agent: Agent, observation: Observation, notes: Notebook) -> Ending:
     """Ask, act, look, until the agent or a limit ends it."""
     try:
-        async with asyncio.timeout(notes.limits.max_time):
+        async with turns_within(notes.limits.max_time):
             while (stop := notes.budget.reached()) is None:
                 live.enter(Phase.MODEL)
                 with boundary(FailureClass.AGENT, "the agent"):
                     decision = await agent.act(observation)
+                    notes.decided(decision)
                 live.enter(Phase.ACT)
                 moment = await _step(env, decision)
                 live.enter(Phase.STORE)
-                notes.step(decision, moment)
+                notes.step(moment)
+                if decision.gave_up:
+                    raise AgentError(decision.gave_up)
                 if moment.stop is not None:
                     return Ending(stop=moment.stop, answer=moment.answer)
                 observation = moment.observation
     except TimeoutError:
+        if live.phase is Phase.MODEL and (silence := kit.silence(live.in_phase_s)) > (notes.limits.max_time or 0.0) / 2:
+            # Nobody had an answer from it all that time: that is the server's doing, and no limit of the agent's.
+            raise ModelError(f"the model's server was silent for {silence:.0f} s, until the time was over") from None
         stop = StopReason.MAX_TIME
     return Ending(stop=stop)
 
@@ -87,6 +107,14 @@ async def _step(env: Env, decision: Decision) -> Moment:
         return Moment(observation=Observation(results=(decision.problem,)))
     with boundary(FailureClass.DESKTOP, "the environment"):
         return await env.step(decision.actions)
+
+
+async def _close(env: Env, live: Live) -> None:
+    """Whatever goes wrong here, the attempt's result is known by now and stays."""
+    try:
+        await env.close()
+    except Exception as error:  # noqa: BLE001  (plug-ins may fail in any way)
+        _log.warning("%s: its environment could not be closed: %s: %s", live.order.name, type(error).__name__, error)
 
 
 def _uncancel() -> None:

@@ -6,24 +6,25 @@ however the episode ends.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
+from deskroll.actions import Action
 from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings
 from deskroll.config import check
 from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.service import PoolClient
 from deskroll.envs import Env, EnvKind, env_kind, env_settings
-from deskroll.errors import DeskrollError, FailureClass, NoDesktop
+from deskroll.errors import DeskrollError, FailureClass, NoDesktop, boundary
 from deskroll.models.base import EndpointLoad
 from deskroll.models.client import ChatClient
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.live import Live
 from deskroll.rollout.orders import RunSpec
 from deskroll.store import AttemptWriter, Storage
-from deskroll.types import EventSink, Phase, Task
+from deskroll.types import EventSink, Phase, Task, Tool, ToolRequest
 
 
 class Leases(Protocol):
@@ -96,9 +97,19 @@ class Kit:
         kind, settings = self._kind(task.env or self.spec.env)
         return kind(task, settings, desktop)
 
-    def agent(self, env: Env, scribe: AttemptWriter) -> Agent:
+    def silence(self, asked_s: float) -> float:
+        """For how long the model's server has answered nobody, of the time since it was asked."""
+        since = self._model.load().since_answer_s
+        return asked_s if since is None else min(asked_s, since)
+
+    def agent(self, env: Env, tools: Sequence[Tool], scribe: AttemptWriter) -> Agent:
         """The agent of one attempt."""
-        around = Surroundings(model=self._model, tools=env.tools, decode=env.decode, scribe=scribe)
+
+        def decode(call: ToolRequest) -> Sequence[Action]:
+            with boundary(FailureClass.DESKTOP, "the environment"):  # an ActionError is the agent's, and says so
+                return env.decode(call)
+
+        around = Surroundings(model=self._model, tools=tools, decode=decode, scribe=scribe)
         return self._agent_kind(around, self._agent_settings)
 
     def _kind(self, name: str) -> tuple[EnvKind, object]:

@@ -29,7 +29,7 @@ class Permits:
         self._arrivals = itertools.count()
         self._closed = False
         self.most = most
-        self._check(most)
+        self.check(most)
 
     @property
     def used(self) -> int:
@@ -77,11 +77,12 @@ class Permits:
 
     def resize(self, most: int) -> None:
         """Allow so many from now on; what is held beyond that is not taken away."""
-        self._check(most)
+        self.check(most)
         self.most = most
         self._grant()
 
-    def _check(self, most: int) -> None:
+    def check(self, most: int) -> None:
+        """Refuse a limit that makes no sense."""
         if most < 1:
             raise ConfigError(f"a limit is {most}; allowed: 1 and more")
         if sum(self._reserved.values()) > most:
@@ -149,7 +150,10 @@ class Limits:
         self._tell()
 
     def change(self, num_rollouts: int | None = None, max_concurrent_rollouts: int | None = None) -> None:
-        """Other limits from now on; None leaves one as it is."""
+        """Other limits from now on; None leaves one as it is. Where one makes no sense, neither is changed."""
+        for permits, most in ((self.episodes, num_rollouts), (self.groups, max_concurrent_rollouts)):
+            if most is not None:
+                permits.check(most)
         if num_rollouts is not None:
             self.episodes.resize(num_rollouts)
             if self._follow and max_concurrent_rollouts is None:

@@ -27,6 +27,7 @@ class Live:
         self.stopped_by: DeskrollError | None = None
         """Why somebody stopped it; None with `cancelled` set: because it was not wanted any more."""
         self.cancelled = False
+        self._sealing = False
         self.task: asyncio.Task[object] | None = None
         """Whatever carries it."""
         self.note: Callable[[str, bytes], None] | None = None
@@ -41,6 +42,11 @@ class Live:
         self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + now - self._since
         self.phase, self._since, self._entered_at = phase, now, time.time()
 
+    @property
+    def in_phase_s(self) -> float:
+        """How long it has been in this phase."""
+        return time.perf_counter() - self._since
+
     def shift(self, source: Phase, target: Phase, seconds: float) -> None:
         """Of the time of one phase, some belonged to another."""
         moved = min(max(seconds, 0.0), self.seconds.get(source, 0.0))
@@ -50,10 +56,15 @@ class Live:
 
     def stop(self, error: DeskrollError | None) -> None:
         """End it now: as a failure of the error's class, or without one because nobody wants it any more."""
-        if not self.cancelled:
+        if not self.cancelled and not self._sealing:
             self.cancelled, self.stopped_by = True, error
             if self.task is not None:
                 self.task.cancel()
+
+    def seal(self) -> None:
+        """It is over and is being written: from now on it is too late to stop it."""
+        self._sealing = True
+        self.enter(Phase.STORE)
 
     def activity(self) -> Activity:
         """What it does now."""

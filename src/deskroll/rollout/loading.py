@@ -17,14 +17,19 @@ from deskroll.desktops.providers import make_provider
 from deskroll.desktops.service import Listen
 from deskroll.envs import env_kind, env_settings
 from deskroll.errors import ConfigError, InputError, StoreError
+from deskroll.models.settings import ModelSettings
 from deskroll.registry import Registry
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import TOKEN_VARIABLE
+from deskroll.rollout.redaction import without_masked
 from deskroll.store import Run, find_run
 from deskroll.tasks import load_tasks
 from deskroll.types import Task
 
-_PHASE = "eval"
+PHASE = "eval"
+"""The phase of `deskroll run`."""
+SCRIPTED = "scripted:"
+"""A model whose name begins so answers from a script."""
 """The phase of `deskroll run`."""
 
 
@@ -45,7 +50,7 @@ def resume_run(given: str, overrides: Sequence[str]) -> tuple[str, RunConfig, li
     name = f"{root}/run.json"
     if not info.config:
         raise InputError(f"{name}: it holds no config, so the run cannot go on; restore it, or start a new run")
-    config, tasks = _checked(load(RunConfig, None, overrides, base=info.config, name=name))
+    config, tasks = _checked(load(RunConfig, None, overrides, base=without_masked(info.config), name=name))
     return root, config, tasks
 
 
@@ -53,13 +58,21 @@ def _checked(config: RunConfig) -> tuple[RunConfig, list[Task]]:
     if not config.tasks:
         raise InputError("no tasks are given: name a file of tasks (JSON or JSONL), e.g. deskroll run tasks.jsonl")
     path = Path(config.tasks).absolute()
-    config = config.model_copy(update={"tasks": str(path)})
+    config = config.model_copy(update={"tasks": str(path), "model": _placed(config.model)})
     tasks = load_tasks(path, limit=config.limit)
     agent_settings(agent_kind(config.agent), config.agent_options, config.agent)
     _check_provider(config, _wanted(config, tasks))
+    _check_tasks(config, tasks)
     _check_metrics(config.metrics)
     _check_reserved(config)
     return config, tasks
+
+
+def _placed(model: ModelSettings) -> ModelSettings:
+    """The model, with the script that it answers from named by a path that holds from everywhere."""
+    if not model.name.startswith(SCRIPTED) or model.name == SCRIPTED:
+        return model
+    return model.model_copy(update={"name": f"{SCRIPTED}{Path(model.name.removeprefix(SCRIPTED)).absolute()}"})
 
 
 def desktop_specs(config: RunConfig, tasks: Sequence[Task]) -> list[DesktopSpec]:
@@ -88,6 +101,15 @@ def _wanted(config: RunConfig, tasks: Sequence[Task]) -> list[tuple[Task, Deskto
     return wanted
 
 
+def _check_tasks(config: RunConfig, tasks: Sequence[Task]) -> None:
+    """That every task can be prepared and judged at all."""
+    for task in tasks:
+        try:
+            env_kind(task.env or config.env).check_task(task)
+        except InputError as error:
+            raise InputError(f"{config.tasks}: task {task.id!r}: {error}") from None
+
+
 def _check_provider(config: RunConfig, wanted: Sequence[tuple[Task, DesktopSpec]]) -> None:
     """That the provider exists and, where it is used, has these options and can make these desktops."""
     name = "local" if config.provider == "auto" else config.provider
@@ -114,10 +136,10 @@ def _check_provider(config: RunConfig, wanted: Sequence[tuple[Task, DesktopSpec]
 def _check_reserved(config: RunConfig) -> None:
     """That something is left for the run itself: else it would wait for ever."""
     most = min(config.num_rollouts, config.max_concurrent_rollouts or config.num_rollouts)
-    others = sum(kept for phase, kept in config.reserved.items() if phase != _PHASE)
+    others = sum(kept for phase, kept in config.reserved.items() if phase != PHASE)
     if others >= most:
         raise ConfigError(
-            f"reserved keeps {others} of {most} episodes in flight for other phases, and none for {_PHASE!r}; "
+            f"reserved keeps {others} of {most} episodes in flight for other phases, and none for {PHASE!r}; "
             f"reserve fewer, or raise num_rollouts"
         )
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
 
+import msgspec
+
 from deskroll.envs import Ending, Moment
-from deskroll.errors import DeskrollError, FailureClass
+from deskroll.errors import DeskrollError, EvaluatorError, FailureClass
 from deskroll.rollout.budget import Budget
 from deskroll.rollout.kit import Kit
 from deskroll.rollout.live import Live
 from deskroll.store import AttemptWriter
-from deskroll.types import Decision, Episode, Failure, Phase, Score, Step, StopReason
+from deskroll.types import Decision, Episode, Failure, Observation, Phase, Score, Step, StopReason
+
+LONGEST_ANSWER = 100_000
+"""Characters of an answer that are kept with the outcome; all of it is in the conversation."""
 
 
 class Notebook:
@@ -31,17 +37,35 @@ class Notebook:
         self._score = Score(value=None, reason="it did not end")
         self._failure: Failure | None = None
         self._spent = dict[str, float]()
+        self._pending: Decision | None = None
+        """What the agent decided and of which nothing has come yet."""
 
     def _keep(self, name: str, data: bytes) -> None:
         self.writer.file(name, data)
 
-    def step(self, decision: Decision, moment: Moment) -> None:
-        """Write down one turn."""
-        live, seen = self._live, moment.observation
-        for phase, seconds in moment.seconds.items():
-            live.shift(Phase.ACT, phase, seconds)
-        before, self._spent = self._spent, dict(live.seconds)
+    def decided(self, decision: Decision) -> None:
+        """The agent has decided: from now on what happens may be its doing."""
+        msgspec.json.encode((decision.actions, decision.thought))  # what cannot be written down is no decision
+        self._pending = decision
+        self._actions += len(decision.actions)
         self.budget.used(decision.completion)
+        if decision.completion is not None and decision.completion.version:
+            self._versions[decision.completion.version] = None
+
+    def step(self, moment: Moment) -> None:
+        """Write down the turn that was decided on, and what came of it."""
+        decision, self._pending = self._pending, None
+        if decision is None:
+            raise RuntimeError("a step follows a decision")
+        for phase, seconds in moment.seconds.items():
+            self._live.shift(Phase.ACT, phase, seconds)
+        self._write(decision, moment.observation, moment.settled)
+        if decision.actions:
+            self.budget.turns += 1
+            self._live.turn = self.budget.turns
+
+    def _write(self, decision: Decision, seen: Observation, settled: str = "") -> None:
+        before, self._spent = self._spent, dict(self._live.seconds)
         self.writer.step(
             Step(
                 index=self._steps,
@@ -49,23 +73,25 @@ class Notebook:
                 thought=decision.thought,
                 completion=decision.completion,
                 sent=decision.sent,
-                results=seen.results,
+                results=tuple(map(_writable, seen.results)),
                 screen=self.writer.screen(seen.screenshot) if seen.screenshot else "",
-                seconds={name: _rounded(after - before.get(name, 0.0)) for name, after in self._spent.items()},
-                settled=moment.settled,
+                seconds={
+                    name: _rounded(after - before.get(name, 0.0))
+                    for name, after in self._spent.items()
+                    if after != before.get(name, 0.0)
+                },
+                settled=settled,
             )
         )
         self._steps += 1
-        self._actions += len(decision.actions)
-        if decision.actions:
-            self.budget.turns += 1
-            live.turn = self.budget.turns
-        if decision.completion is not None and decision.completion.version:
-            self._versions[decision.completion.version] = None
 
     def scored(self, ending: Ending, score: Score) -> None:
         """It came to its end and was judged."""
-        self._stop, self._answer, self._score = ending.stop, ending.answer, score
+        given: object = score  # a plug-in's, so anything
+        if not isinstance(given, Score) or not (given.value is None or math.isfinite(given.value)):
+            raise EvaluatorError(f"the evaluation gave {given!r:.200}; a Score with a finite value, or none, is wanted")
+        self._stop, self._score = ending.stop, score
+        self._answer = None if ending.answer is None else _writable(ending.answer)[:LONGEST_ANSWER]
 
     def failed(self, error: DeskrollError) -> None:
         """It failed: by the agent, which is scored 0, or by anything else, which is not scored."""
@@ -85,6 +111,9 @@ class Notebook:
 
     async def seal(self) -> Episode:
         """Make all of it durable."""
+        if self._pending is not None:  # it was decided on, and nothing ever came of it
+            decision, self._pending = self._pending, None
+            self._write(decision, Observation())
         live, order = self._live, self._live.order
         episode = Episode(
             key=order.key,
@@ -110,6 +139,11 @@ class Notebook:
     async def close(self) -> None:
         """Let go of its files; what was not sealed stays as evidence."""
         await self.writer.close()
+
+
+def _writable(text: str) -> str:
+    """Half characters, which no file can hold, are replaced."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _rounded(seconds: float) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from deskroll.errors import plain
 from deskroll.models.base import EndpointLoad
 from deskroll.types import EpisodeKey, Phase, Record, Task
 
@@ -57,8 +58,8 @@ class Order(Record, frozen=True):
 
 
 def name_of(key: EpisodeKey, attempt: int) -> str:
-    """An attempt in one word."""
-    return f"{key.phase}/{key.round}/{key.task}/{key.sample}#{attempt}"
+    """An attempt in one word, fit for a terminal."""
+    return plain(f"{key.phase}/{key.round}/{key.task}/{key.sample}#{attempt}")
 
 
 class Activity(Record, frozen=True):

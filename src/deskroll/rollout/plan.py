@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from deskroll.errors import InputError
+from deskroll.errors import FailureClass, InputError
 from deskroll.rollout.retry import is_infrastructure
 from deskroll.store import Index, RunStore
-from deskroll.store.journal import JournalRecord, Planned, Reopened
+from deskroll.store.journal import Failed, JournalRecord, Planned, Reopened, Sealed
 from deskroll.tasks import task_digest
-from deskroll.types import EpisodeKey, Record, Task
+from deskroll.types import Episode, EpisodeKey, Record, Task
 
 
 class Group(Record, frozen=True):
@@ -35,6 +35,30 @@ def changed_tasks(index: Index, phase: str, round_: int, tasks: Sequence[Task]) 
     ]
     added = [f"task {name!r} is new" for name in known if planned and name not in planned]
     return [*changed, *added]
+
+
+def failed_before(index: Index) -> dict[EpisodeKey, list[Episode]]:
+    """Attempts of earlier starts that failed, of episodes that have no outcome since."""
+    sealed: dict[EpisodeKey, int] = {}
+    for record in index.records(Sealed):
+        sealed[record.episode.key] = record.episode.attempt
+    failed: dict[EpisodeKey, list[Episode]] = {}
+    for each in index.records(Failed):
+        episode = each.episode
+        cancelled = episode.failure is not None and episode.failure.failure_class is FailureClass.CANCELLED
+        if episode.attempt > sealed.get(episode.key, 0) and not cancelled:
+            failed.setdefault(episode.key, []).append(episode)
+    return failed
+
+
+def left_to_do(index: Index, phase: str, round_: int, tasks: Sequence[Task], samples: int) -> int:
+    """How many episodes a start would run."""
+    keys = (
+        EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample)
+        for task in tasks
+        for sample in range(samples)
+    )
+    return sum((episode := index.episode(key)) is None or is_infrastructure(episode) for key in keys)
 
 
 def make_plan(store: RunStore, phase: str, round_: int, tasks: Sequence[Task], samples: int) -> list[Group]:

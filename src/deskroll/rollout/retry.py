@@ -62,7 +62,7 @@ def judge(history: Sequence[Episode], retries: Retries, *, alone: bool, dice: ra
         case FailureClass.WORKER:
             return Verdict(seal=last) if alone else Verdict(again=True, isolated=True)
     if _died(last):
-        deaths = [each for each in history if _died(each)]
+        deaths = {each.desktop for each in history if _died(each)}
         if len(deaths) > 1:
             return Verdict(seal=_blamed(last, len(deaths)))
     count = sum(_class(each) is last.failure.failure_class for each in history)

@@ -24,7 +24,7 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool import Pool, PoolConfig, PoolStatus
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.service import Listen, PoolClient, PoolService
-from deskroll.errors import DeskrollError, InputError
+from deskroll.errors import DeskrollError, InputError, StoreError
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.backends.inline import InlineBackend
 from deskroll.rollout.backends.process import ProcessBackend, ProcessConfig
@@ -32,9 +32,10 @@ from deskroll.rollout.config import RunConfig, differences
 from deskroll.rollout.control import Steering, serve_control, socket_path
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.limits import Limits
-from deskroll.rollout.loading import desktop_specs
+from deskroll.rollout.loading import PHASE, desktop_specs
 from deskroll.rollout.orders import EpisodeLimits, RunSpec
-from deskroll.rollout.plan import changed_tasks
+from deskroll.rollout.plan import changed_tasks, failed_before, left_to_do
+from deskroll.rollout.redaction import MASK, is_secret, redacted
 from deskroll.rollout.retry import Retries
 from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, attention, endpoints_of, what_limits
 from deskroll.rollout.watchdog import Watchdog
@@ -43,10 +44,7 @@ from deskroll.store.journal import DesktopChanged
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Task, guarded
 
 _log = logging.getLogger(__name__)
-PHASE = "eval"
-"""The phase of `deskroll run`."""
 _MOST_SHOWN = 200
-_SECRET = "**********"  # noqa: S105  (what stands for one)
 
 
 class Session:
@@ -77,7 +75,7 @@ class Session:
     ) -> AsyncIterator[Session]:
         """Open everything that a run needs, or that of the run at `resume`."""
         questions = {task.id: task.instruction for task in tasks}
-        root = resume or join(config.output_dir, config.run_id or _new_run_id())
+        root = resume or _new_root(config)
         needed = desktop_specs(config, tasks)
         spec = _spec(config, root)
         journal = _Journal(guarded(sink))
@@ -86,12 +84,15 @@ class Session:
                 _opened_store(config, tasks, root, questions, resume=bool(resume), force=force)
             )
             journal.store = store
+            if not left_to_do(store.index, PHASE, 0, tasks, config.group_size):
+                needed = []  # nothing is booted for nothing
             pool, address = await stack.enter_async_context(_opened_pool(config, needed, journal))
             spec = msgspec.structs.replace(spec, pool=address)
             backend = await stack.enter_async_context(_backend(config, spec, store, pool, journal))
             limits = Limits(config.num_rollouts, config.max_concurrent_rollouts, config.reserved)
             retries = Retries(**config.retries.model_dump())
-            engine = Engine(backend, store, limits, retries, sink=journal)
+            history = failed_before(store.index) if resume else None
+            engine = Engine(backend, store, limits, retries, sink=journal, history=history)
             session = cls(config, tasks, store, engine, backend)
             session._pool = pool
             watchdog = Watchdog(backend, config, sink=journal)
@@ -147,6 +148,7 @@ class Session:
             standing=standing,
             in_flight=in_flight,
             waiting=limits.episodes.waiting,
+            samples=self.config.group_size,
             num_rollouts=limits.episodes.most,
             max_concurrent_rollouts=limits.groups.most,
             phases=phases,
@@ -165,7 +167,7 @@ class Session:
             ),
             pool=self._pool_status,
             attention=tuple(stuck),
-            limit=what_limits(standing, in_flight, limits.episodes.most, phases, self._pool_status),
+            limit=what_limits(standing, in_flight, limits.episodes.most, phases, self._pool_status, endpoints),
         )
 
     async def _follow_pool(self) -> None:
@@ -206,8 +208,34 @@ class _Journal:
         self._sink.emit(event)
 
 
-def _new_run_id() -> str:
-    return time.strftime("%Y%m%d-%H%M%S")
+def _new_root(config: RunConfig) -> str:
+    """Where a new run is kept: under the name that was chosen, or under one that nobody else has."""
+    if config.run_id:
+        return join(config.output_dir, config.run_id)
+    name = time.strftime("%Y%m%d-%H%M%S")
+    if "://" in config.output_dir:
+        return join(config.output_dir, f"{name}-{secrets.token_hex(2)}")
+    for n in range(1, 1000):
+        root = Path(join(config.output_dir, name if n == 1 else f"{name}-{n}"))
+        try:
+            root.parent.mkdir(parents=True, exist_ok=True)
+            root.mkdir()
+        except FileExistsError:
+            if root.exists():
+                continue
+            break  # a part of the path is something else: whoever opens the store says what
+        except OSError:
+            break
+        return str(root)
+    else:
+        raise StoreError(f"{config.output_dir} holds a thousand runs of {name}; choose a name with --set run_id=...")
+    return join(config.output_dir, name)
+
+
+def _workers(config: RunConfig) -> int:
+    """How many worker processes there are: no more than requests may be open at a time."""
+    workers = config.workers or os.cpu_count() or 1
+    return min(workers, config.model.max_in_flight or workers)
 
 
 def _spec(config: RunConfig, root: str) -> RunSpec:
@@ -215,7 +243,7 @@ def _spec(config: RunConfig, root: str) -> RunSpec:
     model.pop("api_key")
     if config.model.max_in_flight is not None and config.backend == "process":
         # Each worker has a client of its own; together they have no more than this.
-        model["max_in_flight"] = max(1, config.model.max_in_flight // (config.workers or os.cpu_count() or 1))
+        model["max_in_flight"] = max(1, config.model.max_in_flight // _workers(config))
     storage = root if "://" in root else str(Path(root).absolute())
     return RunSpec(
         env=config.env,
@@ -230,7 +258,7 @@ def _spec(config: RunConfig, root: str) -> RunSpec:
 
 def _resolved(config: RunConfig) -> dict[str, object]:
     """The settings as run.json keeps them; the key is not among them."""
-    return config.model_dump(mode="json", exclude={"model": {"api_key"}})
+    return redacted(config.model_dump(mode="json", exclude={"model": {"api_key"}}))
 
 
 @asynccontextmanager
@@ -281,7 +309,7 @@ def _git_commit() -> str:
 
 
 def _without_secrets(command: Sequence[str]) -> list[str]:
-    return [_SECRET if "api_key" in each else each for each in command]
+    return [MASK if "api_key" in each or is_secret(each) else each for each in command]
 
 
 @asynccontextmanager
@@ -306,7 +334,7 @@ async def _opened_pool(
         provider = make_provider(name, config.provider_options, sink)
         for spec in needed[1:]:
             provider.check_spec(spec)
-        socket = socket_path(f"pool-{secrets.token_hex(3)}")
+        socket = socket_path(secrets.token_hex(3), "pool")
         async with Pool(provider, settings, sink=sink) as pool, PoolService(pool, Listen.parse(f"unix:{socket}")):
             yield pool, f"unix:{socket}"
 
@@ -320,7 +348,7 @@ async def _backend(
         async with InlineBackend(spec, api_key=key, leases=pool, sink=sink) as inline:
             yield inline
         return
-    processes = ProcessConfig(workers=config.workers, memory_mb=config.worker_memory_mb, hang_after=config.hang_after)
+    processes = ProcessConfig(workers=_workers(config), memory_mb=config.worker_memory_mb, hang_after=config.hang_after)
     keep = (store.lock_fd,) if store.lock_fd is not None else ()
     async with ProcessBackend(spec, processes, api_key=key, keep=keep, sink=sink) as backend:
         yield backend
@@ -334,5 +362,7 @@ async def _beside(*work: Coroutine[object, object, None]) -> AsyncIterator[None]
         yield
     finally:
         for task in tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                _log.error("what watches over the run ended: %s: %s", type(error).__name__, error)
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -73,14 +73,23 @@ def size_up(
         resource_timeout=task_seconds * max(1.0, ratio),
         memory_mb=memory,
         available_mb=available,
-        advice=tuple(_advice(config, ratio, episodes, memory, available, capabilities)),
+        advice=tuple(_advice(config, tasks, ratio, memory, available, capabilities)),
     )
 
 
 def _advice(
-    config: RunConfig, ratio: float, episodes: int, memory: float, available: float, capabilities: Capabilities | None
+    config: RunConfig,
+    tasks: Sequence[Task],
+    ratio: float,
+    memory: float,
+    available: float,
+    capabilities: Capabilities | None,
 ) -> list[str]:
+    episodes = len(tasks) * config.group_size
     lines = []
+    blind = sum(task.answer is None and not task.evaluator for task in tasks)
+    if blind:
+        lines.append(f"{blind} of {len(tasks)} tasks have neither an answer nor an evaluator: they cannot be scored")
     if ratio:
         lines.append(_ratio_advice(ratio))
         if config.num_vms > episodes:

@@ -20,6 +20,9 @@ _BUSY = {Phase.SETUP: "set-up", Phase.SCORE: "evaluation"}
 """Phases in which it may well take its time."""
 
 
+_FAILING_S = 15.0
+
+
 class WorkerStatus(Record, frozen=True, omit_defaults=False):
     """One worker."""
 
@@ -45,6 +48,8 @@ class RunStatus(Record, frozen=True, omit_defaults=False):
     in_flight: int
     waiting: int
     """Episodes that wait for a permit."""
+    samples: int
+    """Episodes of each task."""
     num_rollouts: int
     max_concurrent_rollouts: int
     phases: dict[str, int]
@@ -115,8 +120,11 @@ def attention(
             )
     for load in endpoints:
         silent = load.oldest_s if load.since_answer_s is None else min(load.oldest_s, load.since_answer_s)
-        if load.in_flight and silent > after:
-            error = f"; last error: {load.last_error}" if load.last_error else ""
+        error = f"; last error: {load.last_error}" if load.last_error else ""
+        if _is_failing(load, after):
+            since = "yet" if load.since_answer_s is None else f"for {load.since_answer_s:.0f} s"
+            lines.append(f"model server {load.url} has given no usable answer {since}, {load.failures} failed{error}")
+        elif load.in_flight and silent > after:
             lines.append(
                 f"model server {load.url} has been silent for {silent:.0f} s, {load.in_flight} requests wait{error}"
             )
@@ -128,18 +136,30 @@ def attention(
     return lines
 
 
+def _is_failing(load: EndpointLoad, after: float) -> bool:
+    """Whether a server answers, if at all, with nothing that can be used."""
+    return load.failures > 2 and (load.since_answer_s is None or load.since_answer_s > after)
+
+
 def what_limits(
-    standing: Standing, in_flight: int, num_rollouts: int, phases: dict[str, int], pool: PoolStatus | None
+    standing: Standing,
+    in_flight: int,
+    num_rollouts: int,
+    phases: dict[str, int],
+    pool: PoolStatus | None,
+    endpoints: Sequence[EndpointLoad] = (),
 ) -> str:
     """What would have to be more for the run to be faster, in one line."""
     left = standing.planned - standing.done
+    if not left or not in_flight:
+        return "nothing is left to do" if not left else "nothing runs"
+    if any(_is_failing(each, _FAILING_S) for each in endpoints):
+        return "the model's server, which gives no usable answers"
     if left <= in_flight and left < num_rollouts:
-        return f"the last {left} episodes are under way" if left else "nothing is left to do"
-    waiting = phases.get(Phase.DESKTOP, 0)
-    if pool is not None and waiting * 2 > max(in_flight, 1):
-        return f"desktops: {waiting} of {in_flight} episodes wait for one ({pool.limit})"
-    if phases.get(Phase.MODEL, 0) * 2 > max(in_flight, 1):
-        return (
-            f"the model: {phases[Phase.MODEL]} of {in_flight} episodes wait for it; more num_rollouts would use it more"
-        )
+        return "the last episode is under way" if left == 1 else f"the last {left} episodes are under way"
+    seen = max(sum(phases.values()), 1)  # by what the workers said last
+    if pool is not None and (waiting := phases.get(Phase.DESKTOP, 0)) * 2 > seen:
+        return f"desktops: {waiting} of {seen} episodes wait for one ({pool.limit})"
+    if (asking := phases.get(Phase.MODEL, 0)) * 2 > seen:
+        return f"the model: {asking} of {seen} episodes wait for it; more num_rollouts would use it more"
     return f"num_rollouts ({num_rollouts})" if in_flight >= num_rollouts else "episodes are being started"

@@ -44,7 +44,7 @@ class Tally:
         self._retried: Counter[str] = Counter()
         self._seconds: dict[str, float] = {}
 
-    def planned(self, episodes: int, left: int) -> None:
+    def planned(self, episodes: int) -> None:
         """So many episodes are to be there in the end."""
         self._planned += episodes
 

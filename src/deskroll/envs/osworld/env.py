@@ -15,9 +15,9 @@ from deskroll.actions import Action, Answer, Done, Fail
 from deskroll.actions.computer13 import decode
 from deskroll.desktops.base import ActionResult, Desktop, DesktopSpec, Observe, Settle, StepResult
 from deskroll.envs.base import Ending, Moment
-from deskroll.envs.osworld.evaluate import evaluate
+from deskroll.envs.osworld.evaluate import check_evaluator, evaluate
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import prepare
+from deskroll.envs.osworld.setup import check_steps, prepare
 from deskroll.envs.osworld.tools import COMPUTER_13
 from deskroll.errors import ActionError, InputError, SetupError, plain
 from deskroll.types import Observation, Phase, Score, StopReason, Task, Tool, ToolRequest
@@ -58,6 +58,12 @@ class OSWorldEnv:
         if not isinstance(env_config, Mapping):
             raise InputError('env_config must be an object, e.g. {"proxy": true}')
         return spec.overridden(env_config)
+
+    @staticmethod
+    def check_task(task: Task) -> None:
+        """Its set-up steps and its evaluator must be known."""
+        check_steps(task)
+        check_evaluator(task)
 
     @property
     def tools(self) -> Sequence[Tool]:

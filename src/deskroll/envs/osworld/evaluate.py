@@ -11,11 +11,23 @@ from typing import Any
 
 from deskroll.desktops.base import Desktop
 from deskroll.envs.base import Ending
-from deskroll.errors import EvaluatorError, GuestError
+from deskroll.errors import EvaluatorError, GuestError, InputError
 from deskroll.scoring import score_answer
 from deskroll.types import Score, StopReason, Task
 
 _RUN_S = 120.0
+_FUNCTIONS = ("exact_match", "infeasible")
+_GETTERS = ("vm_command_line", "vm_file")
+
+
+def check_evaluator(task: Task) -> None:
+    """Refuse a task whose evaluator does not exist."""
+    func = task.evaluator.get("func")
+    if func not in (None, *_FUNCTIONS):
+        raise InputError(f"evaluator.func is {func!r}; known: {', '.join(_FUNCTIONS)}")
+    result = task.evaluator.get("result")
+    if isinstance(result, Mapping) and result.get("type") not in _GETTERS:
+        raise InputError(f"evaluator.result.type is {result.get('type')!r}; known: {', '.join(_GETTERS)}")
 
 
 async def evaluate(task: Task, desktop: Desktop, ending: Ending) -> Score:

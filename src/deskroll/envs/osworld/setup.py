@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from deskroll.desktops.base import Desktop
-from deskroll.errors import GuestError, SetupError, plain
+from deskroll.errors import GuestError, InputError, SetupError, plain
 from deskroll.types import Record, Task
 
 _RUN_S = 120.0
@@ -49,6 +49,13 @@ _STEPS: Mapping[str, tuple[type[Record], Callable[[Desktop, Any], Awaitable[None
     "sleep": (_Sleep, _sleep),
 }
 """By OSWorld's names."""
+
+
+def check_steps(task: Task) -> None:
+    """Refuse a task with a step that does not exist."""
+    for n, step in enumerate(task.setup):
+        if (kind := str(step.get("type"))) not in _STEPS:
+            raise InputError(f"config[{n}].type is {kind!r}; there is no such step; known: {', '.join(_STEPS)}")
 
 
 async def prepare(task: Task, desktop: Desktop) -> None:

@@ -21,7 +21,13 @@ class Buried(Record, frozen=True, tag="buried"):
     code: int
 
 
-Told = Forked | Buried
+class Refused(Record, frozen=True, tag="refused"):
+    """No worker could be started for the socket that came next."""
+
+    message: str
+
+
+Told = Forked | Buried | Refused
 
 
 def send_socket(control: socket.socket, link: socket.socket) -> None:

@@ -9,7 +9,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from deskroll.errors import ConfigError, DeskrollError, StoreError, WorkerLost
+import msgspec
+
+from deskroll.errors import BackendLost, ConfigError, DeskrollError, StoreError, WorkerLost
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.nursery import Nursery
 from deskroll.rollout.backends.wire import (
@@ -93,8 +95,9 @@ class Hand:
         """Whether that attempt is one of its own."""
         return (key, attempt) in self._pending
 
-    async def listen(self, emit: Callable[[Event], None], last_words: Callable[[], str]) -> None:
+    async def listen(self, emit: Callable[[Event], None], nursery: Nursery) -> None:
         """Hear what it says until it is gone; then whatever it had not ended is lost."""
+        last_words = nursery.last_words
         try:
             async for message in self._channel.upward():
                 self.heard_at = time.monotonic()
@@ -113,7 +116,10 @@ class Hand:
                     case Ready():
                         pass
             why = await self._why_it_ended(last_words)
-            self._lose(WorkerLost(why))
+            self._lose(BackendLost(nursery.gone) if nursery.gone else WorkerLost(why))
+        except msgspec.MsgspecError as error:
+            self.kill(f"it said something that cannot be read: {error}")
+            self._lose(WorkerLost(f"worker {self.pid} was killed: {self.killed_for}"))
         finally:
             self._lose(WorkerLost(f"worker {self.pid} was let go"))
             await self._channel.close()
@@ -185,6 +191,6 @@ class Hand:
             return f"worker {self.pid} closed its socket and did not end"
         if self.killed_for:
             return f"worker {self.pid} was killed: {self.killed_for}"
-        if code < 0:
-            return f"worker {self.pid} was killed by {signal.Signals(-code).name}; it last printed: {last_words()}"
-        return f"worker {self.pid} ended with code {code}; it last printed: {last_words()}"
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        words = last_words()
+        return f"worker {self.pid} {how}" + (f"; workers last printed: {words}" if words else "")

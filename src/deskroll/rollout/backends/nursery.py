@@ -12,13 +12,14 @@ from collections import deque
 
 import msgspec
 
-from deskroll.errors import WorkerLost, plain
-from deskroll.rollout.backends.forks import Buried, Forked, Told, send_socket
+from deskroll.errors import BackendLost, WorkerLost, plain
+from deskroll.rollout.backends.forks import Buried, Forked, Refused, Told, send_socket
 
 READY_S = 90.0
 """The longest wait for its imports, on a machine under heavy load."""
 _LAST_WORDS = 2000
 _BURIED_S = 5.0
+_MOST_WORDS = 16 * 2**20
 
 
 class Nursery:
@@ -30,6 +31,8 @@ class Nursery:
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the nursery)
+        self.gone = ""
+        """Why no worker can be had any more, and none is left; empty while it lives."""
         self._asked: deque[asyncio.Future[int]] = deque()
         self._ends: dict[int, asyncio.Future[int]] = {}
 
@@ -73,8 +76,8 @@ class Nursery:
 
     async def worker(self) -> tuple[int, socket.socket, asyncio.Future[int]]:
         """A new worker: its pid, the socket to it, and the code with which it will have ended."""
-        if self._control is None:
-            raise WorkerLost("the process that starts workers is gone")
+        if self._control is None or self.gone:
+            raise BackendLost(self.gone or "the process that starts workers is not there")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         asked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._asked.append(asked)
@@ -82,10 +85,12 @@ class Nursery:
             with theirs:
                 send_socket(self._control, theirs)
             pid = await asked
-        except BaseException as error:
+        except OSError as error:
+            ours.close()
+            self._asked.remove(asked)
+            raise WorkerLost(f"no worker can be started: {error}") from error
+        except BaseException:
             ours.close()  # a worker that was started all the same sees that, and ends
-            if isinstance(error, OSError):
-                raise WorkerLost(f"no worker can be started: {error}") from error
             raise
         return pid, ours, self._end(pid)
 
@@ -94,6 +99,11 @@ class Nursery:
         size = os.fstat(self._output.fileno()).st_size
         words = os.pread(self._output.fileno(), _LAST_WORDS, max(0, size - _LAST_WORDS))
         return plain(words.decode(errors="replace"), _LAST_WORDS, keep="\n")
+
+    def forget_words(self) -> None:
+        """Keep what workers printed from growing without end."""
+        if os.fstat(self._output.fileno()).st_size > _MOST_WORDS:
+            os.ftruncate(self._output.fileno(), 0)
 
     def _hear(self) -> None:
         if self._control is None:
@@ -106,6 +116,7 @@ class Nursery:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._control)
+            self.gone = f"the process that starts workers was killed, and all workers with it; {self.last_words()}"
             self._lose_all()
             return
         match msgspec.json.decode(data, type=Told):
@@ -114,6 +125,10 @@ class Nursery:
                 asked = self._asked.popleft()
                 if not asked.done():
                     asked.set_result(pid)
+            case Refused(message=message):
+                asked = self._asked.popleft()
+                if not asked.done():
+                    asked.set_exception(WorkerLost(f"no worker can be started: {message}"))
             case Buried(pid=pid, code=code):
                 end = self._end(pid)
                 del self._ends[pid]
@@ -129,7 +144,7 @@ class Nursery:
         """It is gone, and every worker with it."""
         for asked in self._asked:
             if not asked.done():
-                asked.set_exception(WorkerLost("the process that starts workers is gone"))
+                asked.set_exception(BackendLost(self.gone or "the process that starts workers is gone"))
         for end in self._ends.values():
             if not end.done():
                 end.set_result(-9)

@@ -14,16 +14,17 @@ import sys
 import time
 from collections.abc import Coroutine
 
-from deskroll.errors import DeskrollError, WorkerLost
+from deskroll.errors import BackendLost, DeskrollError, WorkerLost, plain
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.hand import Hand
 from deskroll.rollout.backends.nursery import Nursery
-from deskroll.rollout.backends.wire import Setup
+from deskroll.rollout.backends.wire import LOG_EVENT, Setup
 from deskroll.rollout.orders import Order, RunSpec
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarded
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0
+_TRIES = 30
 _STACK_S = 1.0
 """How long a hanging worker has to print its stack."""
 
@@ -37,7 +38,7 @@ class ProcessConfig(Record, frozen=True):
     """A worker that has more memory than this for itself is replaced."""
     hang_after: float = 30.0
     """A worker of which nothing was heard for so long, in seconds, is replaced."""
-    isolated: int = 8
+    isolated: int = 32
     """The most attempts that have a worker of their own at a time."""
 
 
@@ -141,9 +142,14 @@ class ProcessBackend:
     async def _attend(self, hand: Hand) -> None:
         """Listen to a worker until it is gone, and put another in its place."""
         started = time.monotonic()
-        await hand.listen(self._sink.emit, self._nursery.last_words)
-        self._hands.remove(hand)
+        try:
+            await hand.listen(self._hear, self._nursery)
+        finally:
+            self._hands.remove(hand)
         if self._closing or hand.isolated:
+            return
+        if self._nursery.gone:
+            await self._give_up(BackendLost(self._nursery.gone))
             return
         if hand.broken is not None:
             await self._give_up(hand.broken)
@@ -152,12 +158,32 @@ class ProcessBackend:
         self._sink.emit(Event(kind="worker.lost", subject=str(hand.pid), data={"reason": hand.gone}))
         # One that dies as soon as it is started must not be started as fast as that.
         await asyncio.sleep(max(0.0, _LOOK_S - (time.monotonic() - started)))
-        try:
-            await self._hire()
-        except WorkerLost as error:
-            await self._give_up(error)
+        await self._replace()
         async with self._changed:
             self._changed.notify_all()
+
+    async def _replace(self) -> None:
+        """Put another in the place of a worker that is gone; where there is no room for one, try for a while."""
+        for left in reversed(range(_TRIES)):
+            try:
+                await self._hire()
+            except WorkerLost as error:
+                if not left:
+                    await self._give_up(BackendLost(str(error)))
+                    return
+                await asyncio.sleep(_LOOK_S)
+            except BackendLost as error:
+                await self._give_up(error)
+                return
+            else:
+                return
+
+    def _hear(self, event: Event) -> None:
+        """What a worker tells: log lines go to the log, everything else to whoever listens."""
+        if event.kind == LOG_EVENT:
+            logging.getLogger(event.subject).log(event.data["level"], "%s", plain(event.data["message"]))
+        else:
+            self._sink.emit(event)
 
     async def _give_up(self, error: DeskrollError) -> None:
         """No worker will ever come up any more."""
@@ -169,6 +195,7 @@ class ProcessBackend:
         """Find workers that hang or eat memory."""
         while True:
             await asyncio.sleep(_LOOK_S)
+            self._nursery.forget_words()
             for hand in list(self._hands):
                 if hand.rss_mb() > self._config.memory_mb:
                     hand.kill(f"it had {hand.rss_mb():.0f} MB of memory; allowed: {self._config.memory_mb:g}")
@@ -176,7 +203,8 @@ class ProcessBackend:
                     hand.ask_stack()
                     await asyncio.sleep(_STACK_S)
                     silent = time.monotonic() - hand.heard_at
-                    hand.kill(f"it hung for {silent:.0f} s; {self._nursery.last_words()}")
+                    if silent > self._config.hang_after:  # it may have come round meanwhile
+                        hand.kill(f"it hung for {silent:.0f} s; workers last printed: {self._nursery.last_words()}")
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)

@@ -17,7 +17,7 @@ import sys
 import msgspec
 
 from deskroll.rollout.backends import worker
-from deskroll.rollout.backends.forks import Buried, Forked, receive_socket
+from deskroll.rollout.backends.forks import Buried, Forked, Refused, receive_socket
 
 _PR_SET_PDEATHSIG = 1
 
@@ -49,7 +49,13 @@ def serve(control: socket.socket) -> None:
 
 def _fork(control: socket.socket, link: socket.socket) -> None:
     parent = os.getpid()
-    if (pid := os.fork()) == 0:
+    try:
+        pid = os.fork()
+    except OSError as error:  # no room for another process at this moment
+        link.close()
+        control.send(msgspec.json.encode(Refused(message=str(error))))
+        return
+    if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         control.close()

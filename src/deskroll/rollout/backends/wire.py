@@ -15,6 +15,8 @@ from deskroll.rollout.orders import Order, RunSpec, Vitals
 from deskroll.types import Episode, EpisodeKey, Event, Failure, Record
 
 LARGEST = 256 * 1024**2
+LOG_EVENT = "log"
+"""The kind of event that is a line of a worker's log."""
 
 
 class Setup(Record, frozen=True, tag="setup"):

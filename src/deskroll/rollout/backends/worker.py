@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import gc
+import logging
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ import uvloop
 from deskroll.errors import DeskrollError, StoreError
 from deskroll.rollout.backends.crew import Crew
 from deskroll.rollout.backends.wire import (
+    LOG_EVENT,
     Beat,
     Broken,
     Channel,
@@ -68,12 +70,25 @@ class _Events:
         return tuple(events)
 
 
+class _Forward(logging.Handler):
+    """Sends log lines to the coordinator: nobody reads what a worker prints."""
+
+    def __init__(self, events: _Events) -> None:
+        super().__init__(logging.WARNING)
+        self._events = events
+
+    def emit(self, record: logging.LogRecord) -> None:
+        data = {"level": record.levelno, "message": record.getMessage()}
+        self._events.emit(Event(kind=LOG_EVENT, subject=record.name, data=data))
+
+
 class _Worker:
     def __init__(self) -> None:
         self._events = _Events()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, control: socket.socket) -> None:
+        logging.getLogger("deskroll").addHandler(_Forward(self._events))
         channel = await Channel.over(control)
         channel.send(Ready(pid=os.getpid()))
         messages = channel.downward()
