@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import psutil
-from common import Figures, options
 
+from common import Figures, options
 from deskroll.models.scripted import Script, ScriptedServer
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.openfiles import raise_open_files

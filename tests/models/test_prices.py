@@ -68,6 +68,31 @@ def test_a_file_extends_and_overrides(tmp_path: Path) -> None:
         load_prices(file)
 
 
+def test_prices_of_your_own_go_before_the_table(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text("prices:\n  gpt-*: {input: 1, output: 2}\n")
+    prices = load_prices(file)
+    assert cost("gpt-4.1", USED, prices) == pytest.approx(1.2)
+    assert price_of("o3", prices) is TABLE["o3"]
+    assert price_of("o3", prices, listed=False) is None
+
+
+async def test_prices_of_your_own_hold_for_a_server_of_your_own(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text("prices:\n  mine: {input: 3, output: 4}\n  gpt-4.1: {input: 2, output: 8}\n")
+    costs = {}
+    async with canned(http(said())) as server:
+        for name in ("mine", "gpt-4.1", "gpt-4o"):
+            settings = ModelSettings(base_url=server.url, name=name)
+            async with ChatClient(settings, prices=load_prices(file), env={}) as model:
+                costs[name] = (await model.complete(QUESTION)).cost_usd
+    assert costs == {
+        "mine": pytest.approx((100 * 3 + 10 * 4) / 1e6),
+        "gpt-4.1": pytest.approx((100 * 2 + 10 * 8) / 1e6),  # as in the table, but somebody said so
+        "gpt-4o": None,
+    }
+
+
 async def test_no_list_price_holds_for_a_server_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)

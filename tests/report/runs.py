@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw
 
 from deskroll.actions import Action, Answer, Click, Done, Hotkey, Typing
 from deskroll.errors import FailureClass
+from deskroll.models import Message
 from deskroll.store import AttemptWriter, RunInfo, RunStore
 from deskroll.store.journal import DesktopChanged, Failed, Planned, Sealed, Started
 from deskroll.types import Completion, Episode, EpisodeKey, Failure, Score, Step, StopReason, Usage
@@ -77,6 +78,12 @@ class Maker:
     def change(self, desktop: str, state: str, at: float) -> None:
         self.changes.append(DesktopChanged(desktop=desktop, state=state, at=at))
 
+    def end(self) -> None:
+        """Take all desktops away: the clock of these records is not that of the run."""
+        latest = max(self.free_at.values())
+        for name in self.free_at:
+            self.change(name, "gone", latest + 1)
+
     async def episode(self, key: EpisodeKey, domain: str, culprit: FailureClass | None, attempt: int = 1) -> Episode:
         """Make one attempt, with its files."""
         dice, number = self.random, self.random.randint(3, 14)
@@ -108,7 +115,8 @@ class Maker:
 
     def _steps(self, writer: AttemptWriter, domain: str, number: int) -> None:
         instruction, thought = TEXTS[domain]
-        writer.message(b'{"role": "user", "content": "do it"}')
+        first = writer.screen(screen(f"{domain}: a fresh desktop", 100))
+        writer.message(Message.user("do it", [(first, screen(f"{domain}: a fresh desktop", 100))]).stored)
         for index in range(number):
             actions: tuple[Action, ...] = (Click(x=200 + index * 31, y=140 + index * 17),)
             if index % 3 == 1:
@@ -202,6 +210,7 @@ async def make_run(
             store.write(Started(key=key, attempt=attempt, epoch=store.epoch))
             episode = await maker.episode(key, domain, culprits.get(place), attempt)
             store.write(Sealed(episode=episode, epoch=store.epoch))
+        maker.end()
         store.write(*sorted(maker.changes, key=lambda change: change.at))
 
 

@@ -1,42 +1,8 @@
 """The numbers that are drawn."""
 
-from deskroll.report.charts import MAX_DESKTOPS, charts, timeline
+from deskroll.report.charts import charts
 from deskroll.report.stats import Plan, summarise
-from deskroll.store.journal import DesktopChanged
 from tests.report.episodes import episode, run
-
-
-def change(desktop: str, state: str, at: float) -> DesktopChanged:
-    return DesktopChanged(desktop=desktop, state=state, at=at)
-
-
-def test_a_desktop_is_in_a_state_until_the_next_one() -> None:
-    found = timeline(
-        [change("d1", "booting", 100), change("d1", "ready", 102), change("d2", "booting", 101),
-         change("d1", "leased", 105), change("d2", "gone", 103), change("d1", "recycling", 110)], []
-    )  # fmt: skip
-    assert [(span.desktop, span.state, span.start, span.end) for span in found.spans] == [
-        ("d1", "booting", 0, 2),
-        ("d2", "booting", 1, 3),
-        ("d1", "ready", 2, 5),
-        ("d1", "leased", 5, 10),
-    ]
-    assert found.seconds == 10
-    assert found.desktops == ["d1", "d2"]
-
-
-def test_without_a_journal_of_desktops_the_episodes_tell() -> None:
-    found = timeline([], [episode(desktop="d1", started_at=5, ended_at=9), episode("x", started_at=1, ended_at=2)])
-    assert [(span.desktop, span.start, span.end) for span in found.spans] == [("d1", 0, 4)]
-    assert timeline([], []).desktops == []
-
-
-def test_too_many_desktops_are_cut_and_counted() -> None:
-    found = timeline(
-        [change(f"d{n}", state, n + at) for n in range(60) for at, state in ((0, "ready"), (5, "gone"))], []
-    )
-    assert len(found.desktops) == MAX_DESKTOPS
-    assert found.left_out == 60 - MAX_DESKTOPS
 
 
 def test_bars() -> None:

@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,16 +23,18 @@ from deskroll.types import EpisodeKey
 from tests.report.episodes import episode
 
 
-def deskroll(*args: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def deskroll(*args: str | Path, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "deskroll", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=80, check=False, cwd=cwd)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=80, check=False, cwd=cwd, env={**os.environ, **env}
+    )
 
 
 @pytest.mark.parametrize("command", ["report", "stats", "compare"])
 def test_help_has_an_example(command: str) -> None:
     done = deskroll(command, "--help")
     assert done.returncode == 0
-    assert f"Example:  deskroll {command}" in done.stdout
+    assert f"\n    deskroll {command} results" in done.stdout
 
 
 def test_report(full_run: Path, tmp_path: Path) -> None:
@@ -75,6 +80,27 @@ def test_formulas_do_not_reach_a_spreadsheet(full_run: Path) -> None:
     assert row["answer"] == "'=HYPERLINK(1)"
 
 
+@pytest.mark.parametrize(
+    ("answer", "cell"),
+    [
+        ("-5", "-5"),
+        ("+1.5e-3", "+1.5e-3"),
+        ("-5+cmd", "'-5+cmd"),
+        ("\x1b[31m=1\r+2", "[31m=1+2"),
+        ("\r=1+2", "'=1+2"),
+        (" =1", "' =1"),
+        ("\t=1", "'\t=1"),
+        ("two\nlines\tand a tab", "two\nlines\tand a tab"),
+        ("\x00\x85naïve – 世界", "naïve – 世界"),
+    ],
+)
+def test_cells_hold_text_and_numbers_as_they_are(full_run: Path, answer: str, cell: str) -> None:
+    results = Results.read(full_run)
+    results.outcomes[:] = [msgspec.structs.replace(results.outcomes[0], answer=answer)]
+    (row,) = csv.DictReader(io.StringIO(episodes_csv(results)))
+    assert row["answer"] == cell
+
+
 def test_stats(repeat_runs: list[Path]) -> None:
     done = deskroll("stats", *repeat_runs)
     assert done.returncode == 0
@@ -84,6 +110,47 @@ def test_stats(repeat_runs: list[Path]) -> None:
     assert [run["name"] for run in found["runs"]] == ["repeat-1", "repeat-2"]
     assert found["total"]["attempted"] == 24
     assert "BETWEEN" not in deskroll("stats", repeat_runs[0]).stdout
+
+
+def test_of_several_runs_the_newest_is_reported_and_named(repeat_runs: list[Path], tmp_path: Path) -> None:
+    for number, run in enumerate(repeat_runs):
+        shutil.copytree(run, tmp_path / run.name)
+        info = json.loads((run / "run.json").read_text())
+        (tmp_path / run.name / "run.json").write_text(json.dumps({**info, "created_at": 5.0 - number}))
+    done = deskroll("report", tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == f"the newest run in {tmp_path}: {tmp_path / 'repeat-1'}\n"
+    assert done.stdout.startswith("repeat-1  ")
+    assert deskroll("report", tmp_path / "repeat-1" / "run.json").stderr == ""
+    assert "holds 2 runs: name one of them" in deskroll("stats", tmp_path).stderr
+
+
+@pytest.mark.parametrize("command", ["report", "stats", "compare"])
+def test_an_output_that_cannot_hold_every_sign(command: str, repeat_runs: list[Path], tmp_path: Path) -> None:
+    runs = repeat_runs if command == "compare" else repeat_runs[:1]
+    done = deskroll(command, *runs, cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "?" not in done.stdout
+    assert command == "compare" or re.search(r"\(\d+-\d+%\)", done.stdout)
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"type":"ope'])
+def test_a_lost_journal_is_damage(full_run: Path, tmp_path: Path, content: bytes | None) -> None:
+    root = tmp_path / "lost"
+    shutil.copytree(full_run, root)
+    (root / "journal.jsonl").unlink()
+    if content is not None:
+        (root / "journal.jsonl").write_bytes(content)
+    done = deskroll("report", root)
+    assert done.returncode == 1
+    assert f"journal.jsonl is {'missing' if content is None else 'empty'}: the run's files are damaged" in done.stderr
+
+
+def test_a_run_that_never_began_is_not_finished(full_run: Path, tmp_path: Path) -> None:
+    shutil.copy(full_run / "run.json", tmp_path)
+    done = deskroll("report", tmp_path)
+    assert done.returncode == 1
+    assert "killed before it had begun" in done.stderr
 
 
 def test_compare_saves_what_differs(repeat_runs: list[Path], tmp_path: Path) -> None:
@@ -159,6 +226,32 @@ async def test_an_outcome_that_a_resume_took_back_counts_as_retried(tmp_path: Pa
         store.write(Sealed(episode=episode("t", attempt=2), epoch=store.epoch))
     results = Results.read(root)
     summary = results.summary()
-    assert results.state == "finished: 1 of 1 episodes"
+    assert results.state == "finished: 1 of 1 episode"
     assert (summary.overall.successes, summary.overall.attempted, summary.retried) == (1, 1, 1)
     assert summary.failures[0].retried == 1
+
+
+async def test_what_is_no_longer_planned_is_in_no_figure(tmp_path: Path) -> None:
+    root = tmp_path / "revised"
+    async with RunStore.create(root, RunInfo(run_id="revised")) as store:
+        for task in ("kept", "gone"):
+            store.write(Planned(phase="eval", round=0, task=task, samples=2))
+            for sample in range(2):
+                store.write(Sealed(episode=episode(task, sample=sample), epoch=store.epoch))
+    async with RunStore.resume(root) as store:
+        store.write(Planned(phase="eval", round=0, task="kept", samples=1, revised=True))
+        store.write(Planned(phase="eval", round=0, task="gone", samples=0, revised=True))
+    results = Results.read(root)
+    summary = results.summary()
+    assert results.state == "finished: 1 of 1 episode"
+    assert results.tasks() == {"kept"}
+    assert (summary.overall.attempted, summary.retried, summary.consumption.attempts) == (1, 0, 1)
+
+
+async def test_the_starts_of_a_run_are_read(tmp_path: Path) -> None:
+    root = tmp_path / "twice"
+    async with RunStore.create(root, RunInfo(run_id="twice")):
+        pass
+    async with RunStore.resume(root):
+        first, live = Results.read(root).starts
+        assert first.begun <= first.ended <= live.begun == live.ended

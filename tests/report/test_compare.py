@@ -112,7 +112,27 @@ def test_tasks_of_one_run_only() -> None:
     assert found.changes[0].b is None
     assert found.changes[1].b is not None
     assert (found.changes[1].b.answer, found.changes[1].domain) == ("4", "math")
-    assert "equally good over the one task" in found.verdict
+    assert "equally good over the one task that is scored in both: too few to tell" in found.verdict
+
+
+def test_tasks_that_a_run_plans_and_has_not_done() -> None:
+    a, b = [episode("x"), episode("only-a")], [episode("x"), episode("y"), episode("only-b")]
+    found = compare(a, b, plans=({"x", "y", "only-a"}, {"x", "y", "only-b"}))
+    assert {change.task: change.change for change in found.changes} == {
+        "y": Change.NOT_DONE_IN_A,
+        "only-a": Change.ONLY_IN_A,
+        "only-b": Change.ONLY_IN_B,
+    }
+    assert compare(b, a, plans=({"y"}, {"y"})).changes[0].change is Change.NOT_DONE_IN_B
+
+
+def test_a_handful_of_tasks_is_too_few_to_tell() -> None:
+    verdict = compare(run("0000"), run("1111")).verdict
+    assert (
+        verdict
+        == "B is 100.0 points better than A over the 4 tasks that are scored in both: too few to tell which is better."
+    )
+    assert "may well be chance" in compare(run("00000"), run("11111")).verdict
 
 
 def test_nothing_in_common() -> None:
@@ -159,3 +179,9 @@ def test_a_single_run_does_not_scatter() -> None:
     found = repeats({"r1": (2, run("10"))})
     assert (found.over_scored.deviation, found.over_scored.expected) == (None, None)
     assert repeats({"r1": (2, [])}).over_scored.mean is None
+
+
+def test_repeats_over_different_tasks_are_remarked_upon() -> None:
+    assert repeats({"r1": (2, run("10")), "r2": (2, run("11"))}).notes == ()
+    (note,) = repeats({"r1": (2, run("10")), "r2": (3, run("111"))}).notes
+    assert "2 of 3 tasks are in all of them" in note

@@ -119,8 +119,10 @@ def test_screens_all_last_and_none(full_run: Path) -> None:
     assert sum(len(view["screens"]) for view in none) == 0
     assert all(len(view["screens"]) == 1 for view in last)
     assert all(view["steps"][-1]["screen"] == 0 for view in last)
-    # Of two steps that saw the same screen there is one picture.
-    assert all(len(view["screens"]) == (len(view["steps"]) + 1) // 2 for view in every)
+    # Of two steps that saw the same screen there is one picture; the first is what the model saw before it acted.
+    assert all(len(view["screens"]) == 1 + (len(view["steps"]) + 1) // 2 for view in every)
+    assert {(str(view["start"]), str(view["steps"][0]["screen"])) for view in every} == {("0", "1")}
+    assert all(view["start"] is None for view in (*last, *none))
     assert every[0]["steps"][1]["screen"] == every[0]["steps"][0]["screen"]
     assert [view["screens"] for view in views(page_of(full_run)[1])] == [view["screens"] for view in last]
 

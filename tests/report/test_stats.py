@@ -54,6 +54,7 @@ def test_what_has_no_score_and_no_failure() -> None:
     cancelled = episode("a", None, stop=StopReason.CANCELLED)
     overall = summarise(2, [cancelled, episode("b", None)]).overall
     assert overall.unscored_by == {"cancelled": 1, "no_score": 1}
+    assert summarise(2, [cancelled, episode("b", None)]).no_score == {"made by hand": 1}
 
 
 def test_rates_and_mean() -> None:
@@ -165,6 +166,7 @@ def test_failures_final_and_retried() -> None:
         ("desktop", 0, 0, 1),
     ]
     assert summary.failures[1].kinds == {"ModelError": 2}
+    assert summary.failures[1].example == "broke"
     assert summary.stops == {"failure": 2, "done": 1}
 
 

@@ -31,7 +31,8 @@ _epochs = st.integers(1, 4)
 _attempts = st.integers(1, 5)
 RECORDS: st.SearchStrategy[JournalRecord] = st.one_of(
     st.builds(Opened, epoch=_epochs, at=st.just(1.0)),
-    st.builds(Planned, phase=st.just("eval"), round=st.just(0), task=st.sampled_from("abc"), samples=st.integers(0, 2)),
+    st.builds(Planned, phase=st.just("eval"), round=st.just(0), task=st.sampled_from("abc"), samples=st.integers(0, 2),
+              revised=st.booleans()),
     st.builds(Started, key=_keys, attempt=_attempts, epoch=_epochs),
     st.builds(lambda of, n, epoch: Sealed(episode=episode(of, n), epoch=epoch), _keys, _attempts, _epochs),
     st.builds(lambda of, n, epoch: Failed(episode=lost(of, n), epoch=epoch), _keys, _attempts, _epochs),
@@ -74,8 +75,14 @@ def accepted(records: list[JournalRecord]) -> tuple[Index, list[JournalRecord]]:
 def test_any_history_leaves_at_most_one_outcome_each(records: list[JournalRecord]) -> None:
     index, taken = accepted(records)
     outcomes: dict[EpisodeKey, object] = {}
+    revised: dict[str, int] = {}
+    planned: set[str] = set()
     epoch = 0
     for record in taken:
+        if isinstance(record, Planned):
+            if record.task in planned:
+                revised[record.task] = record.samples
+            planned.add(record.task)
         if isinstance(record, Opened):
             epoch = max(epoch, record.epoch)
         elif getattr(record, "epoch", epoch) < epoch:
@@ -85,10 +92,11 @@ def test_any_history_leaves_at_most_one_outcome_each(records: list[JournalRecord
             outcomes[record.episode.key] = record.episode
         elif isinstance(record, Reopened):
             del outcomes[record.key]
+    assert set(index.unfinished()) == set(index.keys()) - set(outcomes)
+    outcomes = {of: each for of, each in outcomes.items() if of.sample < revised.get(of.task, 2)}
     assert {each.key: each for each in index.outcomes()} == outcomes
     assert index.done == len(outcomes)
     assert index.epoch == epoch
-    assert set(index.unfinished()) == set(index.keys()) - set(outcomes)
 
 
 @settings(deadline=None)
@@ -146,6 +154,23 @@ def test_a_task_is_planned_once() -> None:
     with pytest.raises(StoreError, match="0 samples are no plan"):
         index.apply(Planned(phase="eval", round=1, task="t", samples=0))
     assert list(index.keys()) == [key("t", 0), key("t", 1)]
+
+
+def test_what_is_no_longer_planned_has_no_outcome_that_counts() -> None:
+    index = Index()
+    for task in "abc":
+        index.apply(Planned(phase="eval", round=0, task=task, samples=2))
+        for sample in range(2):
+            index.apply(Sealed(episode=episode(key(task, sample)), epoch=1))
+    index.apply(Planned(phase="eval", round=0, task="a", samples=1, revised=True))
+    index.apply(Planned(phase="eval", round=0, task="b", samples=0, revised=True))
+    assert list(index.keys()) == [key("a"), key("c", 0), key("c", 1)]
+    assert [each.key for each in index.outcomes()] == list(index.keys())
+    assert (index.done, index.unfinished()) == (3, [])
+    assert [index.dropped(key(task, 1)) for task in "abc"] == [True, True, False]
+    assert index.episode(key("b")) == episode(key("b")), "it is still known"
+    index.apply(Planned(phase="eval", round=0, task="a", samples=3, revised=True))
+    assert (index.done, index.unfinished()) == (4, [key("a", 2)])
 
 
 @pytest.mark.parametrize("bad", [b"{", b"", b'{"type":"nonsense"}', b'{"type":"opened","epoch":"x","at":1}', b"\xff"])

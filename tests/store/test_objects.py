@@ -10,6 +10,7 @@ import pytest
 
 from deskroll.errors import InputError, StoreError
 from deskroll.store import AttemptReader, AttemptWriter, CloseReason, Run, RunStore, Storage, find_run
+from deskroll.store.info import encode
 from deskroll.store.journal import Opened, Planned, Reopened, Sealed, Started
 from tests.store.records import PNG, episode, info, key, lost, step
 
@@ -136,6 +137,29 @@ async def test_a_long_journal_lies_in_several_parts(out: str) -> None:
     async with RunStore.resume(root) as store:
         assert len(store.index.planned) == 750
     assert len(Run.open(root).index.planned) == 750
+
+
+async def test_a_journal_in_parts_is_no_lost_journal(out: str, tmp_path: Path) -> None:
+    root = f"{out}/run"
+    with pytest.raises(ValueError, match="killed"):  # before journal.jsonl is written, as far as its store can tell
+        async with RunStore.create(root, info()) as store, AttemptWriter(store.storage, key(), 1) as writer:
+            store.write(PLAN)
+            await writer.seal(episode(key()))
+            await store.sync()
+            await asyncio.to_thread(copy_all, store.storage, "", tmp_path)
+            raise ValueError("killed")
+    assert not (tmp_path / "journal.jsonl").exists()
+    assert Run.open(tmp_path).index.planned == [PLAN]
+    async with RunStore.resume(tmp_path) as store:
+        assert store.index.planned == [PLAN]
+    lost = f"{out}/lost"
+    Storage.at(lost).write_atomic("run.json", encode(info()))
+    assert (await asyncio.to_thread(Run.open, lost)).outcomes() == []
+    Storage.at(lost).write_atomic("episodes/eval/0/task/0/1/episode.json", b"{}")
+    with pytest.raises(StoreError, match=r"journal.jsonl is missing: the run's files are damaged"):
+        async with RunStore.resume(lost):
+            raise AssertionError("everything would be done again")
+    assert Storage.at(lost).list() == ["episodes/", "run.json"]
 
 
 async def test_a_run_is_made_once(out: str) -> None:

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from deskroll.errors import StoreError
 from deskroll.store import AttemptWriter, CloseReason, Run, RunStore, journal
+from deskroll.store.info import encode
 from deskroll.store.journal import Opened, Planned, Reopened, Sealed, Started
 from tests.store.records import episode, info, key, lost
 from tests.waiting import eventually
@@ -169,6 +171,45 @@ async def test_a_folder_that_is_no_run_cannot_be_resumed(tmp_path: Path) -> None
         async with RunStore.resume(tmp_path):
             raise AssertionError("no run")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\0\0\0"], ids=["missing", "empty", "zeros"])
+async def test_a_run_that_lost_its_journal_is_neither_read_nor_resumed(tmp_path: Path, content: bytes | None) -> None:
+    async with RunStore.create(tmp_path, info()) as store, AttemptWriter(store.storage, key(), 1) as writer:
+        store.write(PLAN, Started(key=key(), attempt=1, epoch=1))
+        await writer.seal(episode(key()))
+    journal_file = tmp_path / "journal.jsonl"
+    journal_file.unlink()
+    if content is not None:
+        journal_file.write_bytes(content)
+    words = rf"journal.jsonl is {'missing' if content is None else 'empty'}: the run's files are damaged"
+    with pytest.raises(StoreError, match=words):
+        Run.open(tmp_path)
+    with pytest.raises(StoreError, match=words):
+        async with RunStore.resume(tmp_path):
+            raise AssertionError("everything would be done again")
+    assert (journal_file.read_bytes() if journal_file.exists() else None) == content
+
+
+@pytest.mark.parametrize("files", [[], ["journal.jsonl", "results.jsonl"]], ids=["run.json alone", "empty files"])
+async def test_a_run_that_was_killed_before_it_began_is_resumed(tmp_path: Path, files: list[str]) -> None:
+    (tmp_path / "run.json").write_bytes(encode(info()))
+    for name in files:
+        (tmp_path / name).touch()
+    assert Run.open(tmp_path).outcomes() == []
+    async with RunStore.resume(tmp_path) as store:
+        assert store.epoch == 1
+
+
+async def test_results_leave_out_what_is_no_longer_planned(tmp_path: Path) -> None:
+    async with RunStore.create(tmp_path, info()) as store:
+        store.write(PLAN, *(Sealed(episode=episode(key(sample=n)), epoch=1) for n in range(2)))
+    async with RunStore.resume(tmp_path) as store:
+        store.write(msgspec.structs.replace(PLAN, samples=1, revised=True))
+    assert [json.loads(line)["sample"] for line in (tmp_path / "results.jsonl").read_text().splitlines()] == [0]
+    closed = Run.open(tmp_path).index.closed
+    assert closed is not None
+    assert closed.why is CloseReason.FINISHED
 
 
 async def test_a_torn_line_is_cut_off_by_the_next_writer(tmp_path: Path) -> None:

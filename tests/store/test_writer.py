@@ -237,3 +237,14 @@ async def test_a_cancelled_seal_leaves_the_others_alone(tmp_path: Path) -> None:
     async with AttemptWriter(storage, key("t9"), 1) as another:
         await another.seal(episode(key("t9")))
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_where_no_thread_is_left_an_attempt_is_refused_and_does_not_wait_for_ever(tmp_path: Path) -> None:
+    async def seal_too_late() -> None:
+        async with AttemptWriter(Storage.at(tmp_path), key(), 1) as writer:
+            writer.message(b"{}")
+            await asyncio.get_running_loop().shutdown_default_executor()
+            with pytest.raises(StoreError, match=r"cannot make attempts in .* durable"):
+                await asyncio.wait_for(writer.seal(episode(key())), 30)
+
+    asyncio.run(seal_too_late())

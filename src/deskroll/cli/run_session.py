@@ -119,7 +119,7 @@ def _tell_end(console: Console, results: Results, folder: str, *, as_json: bool,
     if as_json:
         click.echo(msgspec.json.encode(summary))
     else:
-        out = Console()
+        out = terminal.console()
         out.print(terminal.report(results.name, results.state, summary, out.width))
     if not summary.finished or (summary.failures and summary.overall.unscored):
         _tell(console, f"go on with:  {program()} run --resume {shlex.quote(folder)}")

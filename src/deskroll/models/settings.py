@@ -90,7 +90,7 @@ class ModelSettings(Settings):
     max_answer_mb: float = Field(default=64, gt=0, allow_inf_nan=False)
     """The longest answer that is read, in megabytes (10^6 bytes)."""
     price: Price | None = None
-    """What tokens cost, in USD per million; None: as a file of prices says, or the table, which does not hold for servers of your own."""
+    """What tokens cost, in USD per million; None: see docs/models.md, Prices."""
 
     @field_validator("base_url")
     @classmethod

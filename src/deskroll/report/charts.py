@@ -10,15 +10,12 @@ from deskroll.errors import plain
 from deskroll.report.outcome import Outcome, outcome_of, score_of
 from deskroll.report.stats import NO_DOMAIN
 from deskroll.report.summary import Summary
+from deskroll.report.timeline import Start, Timeline, timeline
 from deskroll.store.journal import DesktopChanged
 from deskroll.types import Episode, Record
 
 MAX_DOMAINS = 40
-MAX_DESKTOPS = 40
-MAX_SPANS = 6_000
-"""Bars of the timeline that a browser draws without pain."""
 _BINS = 10
-_GONE = frozenset({"stopped", "gone"})
 
 
 class Bars(Record, frozen=True):
@@ -26,25 +23,6 @@ class Bars(Record, frozen=True):
 
     labels: list[str]
     parts: dict[str, list[float]]
-
-
-class Span(Record, frozen=True):
-    """A desktop was in a state, in seconds since the timeline's beginning."""
-
-    desktop: str
-    state: str
-    start: float
-    end: float
-
-
-class Timeline(Record, frozen=True):
-    """What each desktop did when."""
-
-    desktops: list[str]
-    spans: list[Span]
-    seconds: float
-    left_out: int
-    """Desktops for which there was no room."""
 
 
 class Charts(Record, frozen=True):
@@ -57,12 +35,14 @@ class Charts(Record, frozen=True):
     steps: Bars
 
 
-def charts(summary: Summary, episodes: Sequence[Episode], changes: Iterable[DesktopChanged]) -> Charts:
+def charts(
+    summary: Summary, episodes: Sequence[Episode], changes: Iterable[DesktopChanged], starts: Sequence[Start] = ()
+) -> Charts:
     """The charts of a run."""
     return Charts(
         outcomes=_outcomes(summary, episodes),
         phases=_phases(summary),
-        timeline=timeline(changes, episodes),
+        timeline=timeline(changes, episodes, starts),
         scores=_scores(episodes),
         steps=_steps(episodes),
     )
@@ -110,53 +90,3 @@ def _steps(episodes: Sequence[Episode]) -> Bars:
         if counts:
             parts[outcome.value] = [counts[place] for place in places]
     return Bars(labels=labels, parts=parts)
-
-
-def timeline(changes: Iterable[DesktopChanged], episodes: Sequence[Episode]) -> Timeline:
-    """What each desktop did when: as the journal says, or else when episodes had them."""
-    spans = _spans(changes) or [
-        Span(desktop=episode.desktop, state="leased", start=episode.started_at, end=episode.ended_at)
-        for episode in episodes
-        if episode.desktop and episode.ended_at > episode.started_at
-    ]
-    if not spans:
-        return Timeline(desktops=[], spans=[], seconds=0.0, left_out=0)
-    spans.sort(key=lambda span: span.start)
-    begin, end = spans[0].start, max(span.end for span in spans)
-    names = list(dict.fromkeys(span.desktop for span in spans))
-    shown = set(names[:MAX_DESKTOPS])
-    kept = [span for span in spans if span.desktop in shown]
-    if len(kept) > MAX_SPANS:  # the longest say most
-        kept = sorted(sorted(kept, key=lambda span: span.start - span.end)[:MAX_SPANS], key=lambda span: span.start)
-    return Timeline(
-        desktops=[plain(name, 40) for name in names[:MAX_DESKTOPS]],
-        spans=[
-            Span(
-                desktop=plain(span.desktop, 40),
-                state=plain(span.state, 20),
-                start=round(span.start - begin, 2),
-                end=round(span.end - begin, 2),
-            )
-            for span in kept
-        ],
-        seconds=end - begin,
-        left_out=len(names) - len(shown),
-    )
-
-
-def _spans(changes: Iterable[DesktopChanged]) -> list[Span]:
-    """From each change to the next one of the same desktop; the last one of all ends them."""
-    current: dict[str, DesktopChanged] = {}
-    spans, latest = [], 0.0
-    for change in sorted(changes, key=lambda change: change.at):
-        latest = change.at
-        before = current.get(change.desktop)
-        if before is not None and before.state not in _GONE:
-            spans.append(Span(desktop=change.desktop, state=before.state, start=before.at, end=change.at))
-        current[change.desktop] = change
-    spans += [
-        Span(desktop=last.desktop, state=last.state, start=last.at, end=latest)
-        for last in current.values()
-        if last.state not in _GONE and last.at < latest
-    ]
-    return spans

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from deskroll.report.intervals import Interval
 from deskroll.report.outcome import by_task, score_of, succeeded, unscored_because
@@ -18,6 +18,8 @@ from deskroll.report.significance import mcnemar, paired_means, paired_rates, si
 from deskroll.types import Episode, Record
 
 SIGNIFICANT = 0.05
+FEWEST = 5
+"""With fewer tasks in both, no test finds anything, whatever the runs are like."""
 _SAME = 1e-9
 
 
@@ -28,6 +30,9 @@ class Change(enum.StrEnum):
     WORSE = "worse"
     UNSCORED_IN_A = "unscored_in_a"
     UNSCORED_IN_B = "unscored_in_b"
+    NOT_DONE_IN_A = "not_done_in_a"
+    """It is planned there, and has no outcome yet."""
+    NOT_DONE_IN_B = "not_done_in_b"
     ONLY_IN_A = "only_in_a"
     ONLY_IN_B = "only_in_b"
 
@@ -93,13 +98,19 @@ class Comparison(Record, frozen=True):
     """Every task that differs, the worse ones first."""
 
 
-def compare(a: Iterable[Episode], b: Iterable[Episode], names: tuple[str, str] = ("A", "B")) -> Comparison:
-    """Compare the outcomes of two runs, the older one first."""
+Plans = tuple[Collection[str], Collection[str]]
+"""The tasks that each run plans."""
+
+
+def compare(
+    a: Iterable[Episode], b: Iterable[Episode], names: tuple[str, str] = ("A", "B"), plans: Plans = ((), ())
+) -> Comparison:
+    """Compare the outcomes of two runs, the older one first; `plans` tells tasks that are missing from undone ones."""
     left, right = by_task(a), by_task(b)
     tasks = sorted({*left, *right})
     rows = [(task, left.get(task, []), right.get(task, [])) for task in tasks]
     paired = [(x, y) for _, x, y in rows if _mean(x) is not None and _mean(y) is not None]
-    changes = [change for row in rows if (change := _change(*row)) is not None]
+    changes = [change for row in rows if (change := _change(*row, plans)) is not None]
     order = list(Change)
     worst_first = [order[1], order[0], *order[2:]]
     changes.sort(key=lambda change: (worst_first.index(change.change), change.domain, change.task))
@@ -153,16 +164,14 @@ def _mean(episodes: Sequence[Episode]) -> float | None:
     return math.fsum(scores) / len(scores) if scores else None
 
 
-def _change(task: str, a: list[Episode], b: list[Episode]) -> TaskChange | None:
-    kind = _kind(a, b)
+def _change(task: str, a: list[Episode], b: list[Episode], plans: Plans) -> TaskChange | None:
+    kind = _kind(a, b) if a and b else _missing(task, in_b=bool(b), plans=plans)
     if kind is None:
         return None
     return TaskChange(task=task, domain=(a or b)[0].domain, change=kind, a=_side(a), b=_side(b))
 
 
 def _kind(a: list[Episode], b: list[Episode]) -> Change | None:
-    if not a or not b:
-        return Change.ONLY_IN_A if a else Change.ONLY_IN_B
     before, after = _mean(a), _mean(b)
     if before is None or after is None:
         if before is None and after is None:
@@ -171,6 +180,12 @@ def _kind(a: list[Episode], b: list[Episode]) -> Change | None:
     if abs(after - before) < _SAME:
         return None
     return Change.BETTER if after > before else Change.WORSE
+
+
+def _missing(task: str, *, in_b: bool, plans: Plans) -> Change:
+    if in_b:
+        return Change.NOT_DONE_IN_A if task in plans[0] else Change.ONLY_IN_B
+    return Change.NOT_DONE_IN_B if task in plans[1] else Change.ONLY_IN_A
 
 
 def _side(episodes: list[Episode]) -> Side | None:
@@ -192,10 +207,13 @@ def _verdict(names: tuple[str, str], difference: float | None, p_value: float | 
     if difference is None or p_value is None:
         return f"{a} and {b} have no task that is scored in both, so nothing can be said about which is better."
     tasks = f"the {paired} tasks that are scored in both" if paired > 1 else "the one task that is scored in both"
+    too_few = paired < FEWEST
     if abs(difference) < _SAME:
-        return f"{b} and {a} are equally good over {tasks}."
+        return f"{b} and {a} are equally good over {tasks}{': too few to tell them apart' if too_few else ''}."
     direction = "better" if difference > 0 else "worse"
     size = f"{abs(difference) * 100:.1f} points {direction} than {a} over {tasks}"
+    if too_few:
+        return f"{b} is {size}: too few to tell which is better."
     if p_value < SIGNIFICANT:
         return f"{b} is {size}, more than chance would explain (p {shown_p(p_value)})."
     return f"{b} is {size}, which may well be chance (p {shown_p(p_value)})."

@@ -7,16 +7,18 @@ business of `html.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from deskroll.actions import Action
-from deskroll.errors import MissingDependency, StoreError, plain
+from deskroll.errors import InputError, MissingDependency, StoreError, plain
+from deskroll.models.messages import Message
 from deskroll.report import words
 from deskroll.report.outcome import outcome_of, score_of, succeeded, unscored_because
 from deskroll.report.results import Results
 from deskroll.report.screens import Screens, Thumbnails
+from deskroll.store import AttemptReader
 from deskroll.types import Episode, Record, Step
 
 MAX_EPISODES = 2_000
@@ -73,6 +75,8 @@ class EpisodeView(Record, frozen=True):
 
     steps: list[StepView]
     screens: list[str]
+    start: int | None
+    """The place among the pictures of what the model saw before its first action."""
     note: str
 
 
@@ -132,9 +136,10 @@ def row(number: int, episode: Episode, results: Results) -> Row:
 
 def _episode_facts(episode: Episode, results: Results) -> Iterable[Fact]:
     usage, failure = episode.usage, episode.failure
-    used = f"{usage.prompt_tokens:,} in, {usage.completion_tokens:,} out, {usage.calls:,} calls"
+    calls = words.counted(usage.calls, "call")
+    used = f"{usage.prompt_tokens:,} in, {usage.completion_tokens:,} out, {calls}"
     if usage.cost_usd is not None:
-        used += f", {words.money(usage.cost_usd, 0)}"
+        used += f", {words.money(usage.cost_usd, 0, usage.calls)}"
     said = {
         "task": _long(results.question(episode.key)),
         "answer": _long(episode.answer or ""),
@@ -155,26 +160,57 @@ def view(results: Results, episode: Episode, screens: Screens, thumbnails: Thumb
     try:
         steps = attempt.steps()
     except (StoreError, MissingDependency) as error:
-        return EpisodeView(steps=[], screens=[], note=_long(f"Its steps cannot be read: {error}"))
+        return EpisodeView(steps=[], screens=[], start=None, note=_long(f"Its steps cannot be read: {error}"))
     shown = steps[:MAX_STEPS]
-    wanted = {Screens.ALL: shown, Screens.LAST: [s for s in steps if s.screen][-1:], Screens.NONE: []}[screens]
-    pictures: dict[str, str] = {}
-    for step in wanted:
-        if step.screen and step.screen not in pictures:
-            try:
-                url = thumbnails.url(attempt.image(step.screen))
-            except StoreError:
-                thumbnails.left_out += 1
-                continue
-            if url is not None:
-                pictures[step.screen] = url
+    start = _first_screen(attempt, steps) if screens is Screens.ALL else ""
+    seen = [step.screen for step in (shown if screens is Screens.ALL else steps) if step.screen]
+    wanted = {Screens.ALL: [start, *seen], Screens.LAST: seen[-1:], Screens.NONE: []}[screens]
+    pictures = _pictures(attempt, wanted, thumbnails)
     places = {name: place for place, name in enumerate(pictures)}
     more = len(steps) - len(shown)
     return EpisodeView(
         steps=[_step(step, places) for step in shown],
         screens=list(pictures.values()),
-        note=f"{more} more steps are in the run's folder." if more > 0 else "" if steps else "It has no steps.",
+        start=places.get(start),
+        note=f"{words.counted(more, 'more step')} in the run's folder." if more > 0 else _no_steps(steps),
     )
+
+
+def _no_steps(steps: list[Step]) -> str:
+    return "" if steps else "It has no steps."
+
+
+def _pictures(attempt: AttemptReader, wanted: Iterable[str], thumbnails: Thumbnails) -> dict[str, str]:
+    """Data URLs by the names of screens, each once; what cannot be read or has no room is left out."""
+    pictures: dict[str, str] = {}
+    for name in filter(None, dict.fromkeys(wanted)):
+        try:
+            url = thumbnails.url(attempt.image(name))
+        except StoreError:
+            thumbnails.left_out += 1
+            continue
+        if url is not None:
+            pictures[name] = url
+    return pictures
+
+
+def _first_screen(attempt: AttemptReader, steps: Sequence[Step]) -> str:
+    """The name of the last screen that the first request showed; empty where it showed none."""
+    sent = steps[0].sent if steps else None
+    try:
+        messages = attempt.messages()[: sent.messages if sent is not None else None]
+    except StoreError:
+        return ""
+    found = ""
+    for stored in messages:
+        try:
+            message = Message.restore(stored, attempt.image)
+        except (InputError, UnicodeDecodeError):
+            continue
+        if message.role == "assistant":
+            break
+        found = message.names[-1] if message.names else found
+    return found
 
 
 def _step(step: Step, places: Mapping[str, int]) -> StepView:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from deskroll.report.intervals import deviation
 from deskroll.report.stats import tally
 from deskroll.report.summary import Estimate, Tally
+from deskroll.report.words import counted
 from deskroll.types import Episode, Record
 
 
@@ -36,6 +37,8 @@ class Repeats(Record, frozen=True):
     """All episodes of all runs; those of one task belong together, whichever run they are of."""
     over_attempted: Scatter
     over_scored: Scatter
+    notes: tuple[str, ...]
+    """What a reader has to know to read the numbers right, in sentences."""
 
 
 def repeats(runs: Mapping[str, tuple[int, Sequence[Episode]]]) -> Repeats:
@@ -48,7 +51,17 @@ def repeats(runs: Mapping[str, tuple[int, Sequence[Episode]]]) -> Repeats:
         total=total,
         over_attempted=_scatter(tallies, total, lambda run: (run.over_attempted, run.attempted)),
         over_scored=_scatter(tallies, total, lambda run: (run.over_scored, run.scored)),
+        notes=tuple(_notes([{episode.key.task for episode in episodes} for _, episodes in runs.values()])),
     )
+
+
+def _notes(tasks: Sequence[set[str]]) -> Iterable[str]:
+    shared, every = set.intersection(*tasks) if tasks else set(), set().union(*tasks)
+    if shared != every:
+        yield (
+            f"The runs do not have outcomes of the same tasks: {len(shared):,} of {counted(len(every), 'task')} are in "
+            "all of them, so part of the scatter is that of the tasks."
+        )
 
 
 def _scatter(runs: Sequence[Tally], total: Tally, of: Callable[[Tally], tuple[Estimate, int]]) -> Scatter:

@@ -11,8 +11,10 @@ import msgspec
 from deskroll.errors import InputError, StoreError
 from deskroll.report.stats import Plan, summarise
 from deskroll.report.summary import Summary
+from deskroll.report.timeline import Start, starts_of
+from deskroll.report.words import counted
 from deskroll.store import Run, RunInfo, find_run, journal, paths
-from deskroll.store.journal import CloseReason, DesktopChanged, Failed, Sealed
+from deskroll.store.journal import Closed, CloseReason, DesktopChanged, Failed, Opened, Sealed, Started
 from deskroll.types import Episode, EpisodeKey
 
 
@@ -37,28 +39,36 @@ class Results:
     retried: list[Episode]
     """Attempts that failed and were tried again, by a retry or by a resume."""
     changes: list[DesktopChanged]
+    starts: list[Start]
+    """From when to when each coordinator had it."""
     questions: dict[str, str] = field(default_factory=dict)
     """What each task says, as far as it is known."""
 
     @classmethod
-    def read(cls, path: str | Path) -> Results:
-        """Read the run that `path` means: its folder, its run.json, or a folder that holds one run."""
+    def read(cls, path: str | Path, *, newest: bool = False) -> Results:
+        """Read the run that `path` means: its folder, its run.json, or a folder that holds one run.
+
+        Of several runs in that folder, the newest where that is asked for. StoreError where its files are damaged.
+        """
         try:
-            root = find_run(path)
+            root = find_run(path, newest=newest)
         except StoreError as error:
             raise InputError(str(error)) from error
         run = Run.open(root)
-        outcomes = run.outcomes()
+        _check_begun(run)
+        outcomes, changes = run.outcomes(), run.desktop_changes()
+        retried = _retried(run, outcomes)
         planned = sum(each.samples for each in run.index.planned)
         return cls(
             run=run,
             name=run.info.run_id or root.rpartition("/")[2],
-            state=f"{_state(run)}: {len(outcomes):,} of {planned:,} episodes",
+            state=f"{_state(run)}: {len(outcomes):,} of {counted(planned, 'episode')}",
             planned=planned,
             plan=_plan(run),
             outcomes=outcomes,
-            retried=_retried(run, outcomes),
-            changes=run.desktop_changes(),
+            retried=retried,
+            changes=changes,
+            starts=_starts(run, changes, outcomes + retried),
             questions=_questions(run),
         )
 
@@ -70,6 +80,10 @@ class Results:
     def question(self, key: EpisodeKey) -> str:
         """What the task of an episode says; empty where it is not known."""
         return self.questions.get(key.task, "")
+
+    def tasks(self) -> set[str]:
+        """Every task of which anything is planned."""
+        return {each.task for each in self.run.index.planned if each.samples}
 
     def summary(self) -> Summary:
         """What the run came to."""
@@ -83,12 +97,31 @@ def _plan(run: Run) -> list[Plan]:
     return [Plan(phase=phase, domain=domain, episodes=number) for (phase, domain), number in counts.items()]
 
 
+def _check_begun(run: Run) -> None:
+    """Nobody shall take a run of which nothing is known for one that is finished."""
+    if run.index.opened is None and run.holder() is None:
+        raise StoreError(
+            f"{run.storage.shown(paths.JOURNAL)} is missing or empty: the run was killed before it had begun, or its "
+            "files are damaged. Resume it, or restore the file"
+        )
+
+
 def _retried(run: Run, outcomes: list[Episode]) -> list[Episode]:
-    """Failed attempts, and outcomes that a resume took back."""
+    """Failed attempts, and outcomes that a resume took back; not those of episodes that are no longer planned."""
     counting = {(episode.key, episode.attempt) for episode in outcomes}
+    failed = [record.episode for record in run.records(Failed)]
     sealed = (record.episode for record in run.records(Sealed))
-    superseded = [episode for episode in sealed if (episode.key, episode.attempt) not in counting]
-    return [record.episode for record in run.records(Failed)] + superseded
+    failed += [episode for episode in sealed if (episode.key, episode.attempt) not in counting]
+    return [episode for episode in failed if not run.index.dropped(episode.key)]
+
+
+def _starts(run: Run, changes: list[DesktopChanged], attempts: list[Episode]) -> list[Start]:
+    opened, closed = list(run.records(Opened)), list(run.records(Closed))
+    times: list[float] = []
+    if len(closed) < len(opened):  # after a crash, other records tell until when it went on
+        times = [each.at for each in changes] + [each.ended_at for each in attempts]
+        times += [each.at for each in run.records(Started)]
+    return starts_of(opened, closed, times)
 
 
 def _state(run: Run) -> str:

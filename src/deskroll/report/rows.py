@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -24,7 +26,8 @@ EPISODE_COLUMNS = (
 )  # fmt: skip
 CHANGE_COLUMNS = ("task_id", "domain", "change", "score_a", "score_b", "samples_a", "samples_b", "scored_a", "scored_b",
                   "unscored_by_a", "unscored_by_b", "answer_a", "answer_b")  # fmt: skip
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\n")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 Cell = str | int | float | None
 
 
@@ -84,8 +87,15 @@ def _csv(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def _cell(cell: Cell) -> Cell:
-    """Text that a spreadsheet would run as a formula is marked as text: models wrote it."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
+    """Text without control characters; what a spreadsheet would run as a formula is marked as text: models wrote it."""
+    if not isinstance(cell, str):
+        return cell
+    text = cell if cell.isprintable() else "".join(filter(_allowed, cell))
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+
+
+def _allowed(sign: str) -> bool:
+    return sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cs")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -11,16 +11,18 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from deskroll.errors import FailureClass
+from deskroll.errors import FailureClass, plain
 from deskroll.report.consumption import consumption, time_under_way
 from deskroll.report.intervals import Interval, clustered_rate, mean_interval
-from deskroll.report.outcome import FULL_MARKS, by_group, by_task, score_of, unscored_because
+from deskroll.report.outcome import FULL_MARKS, NO_SCORE, by_group, by_task, score_of, unscored_because
 from deskroll.report.passk import pass_at_k
 from deskroll.report.summary import Estimate, FailureCount, Method, Summary, Tally
+from deskroll.report.words import counted
 from deskroll.types import Episode, Record
 
 NO_DOMAIN = "(none)"
 """The name of the row of tasks without a domain."""
+_LONGEST_EXAMPLE, _MOST_REASONS = 300, 5
 
 
 class Plan(Record, frozen=True):
@@ -59,6 +61,7 @@ def summarise(
         pass_at_k=pass_at_k(outcomes),
         stops=dict(Counter(episode.stop.value for episode in outcomes).most_common()),
         failures=failure_counts(outcomes, failed),
+        no_score=_no_score(outcomes),
         retried=len(failed),
         consumption=consumption(attempts),
         wall_s=wall,
@@ -130,6 +133,7 @@ def failure_counts(outcomes: Iterable[Episode], retried: Iterable[Episode]) -> t
     """Failures by class, in the order of `FailureClass`; classes without any are left out."""
     final, scored, again = Counter[FailureClass](), Counter[FailureClass](), Counter[FailureClass]()
     kinds: dict[FailureClass, Counter[str]] = defaultdict(Counter)
+    said: dict[tuple[FailureClass, str], str] = {}
     for counts, episodes in ((final, outcomes), (again, retried)):
         for episode in episodes:
             if episode.failure is None:
@@ -137,6 +141,7 @@ def failure_counts(outcomes: Iterable[Episode], retried: Iterable[Episode]) -> t
             culprit = episode.failure.failure_class
             counts[culprit] += 1
             kinds[culprit][episode.failure.kind] += 1
+            said.setdefault((culprit, episode.failure.kind), episode.failure.message)
             scored[culprit] += counts is final and score_of(episode) is not None
     return tuple(
         FailureCount(
@@ -145,22 +150,38 @@ def failure_counts(outcomes: Iterable[Episode], retried: Iterable[Episode]) -> t
             scored=scored[culprit],
             retried=again[culprit],
             kinds=dict(kinds[culprit].most_common()),
+            example=plain(said[culprit, kinds[culprit].most_common(1)[0][0]], _LONGEST_EXAMPLE),
         )
         for culprit in FailureClass
         if final[culprit] or again[culprit]
     )
 
 
+def _no_score(outcomes: Iterable[Episode]) -> dict[str, int]:
+    reasons = Counter(
+        plain(episode.score.reason, _LONGEST_EXAMPLE) or "no reason is given"
+        for episode in outcomes
+        if score_of(episode) is None and unscored_because(episode) == NO_SCORE
+    )
+    return dict(reasons.most_common(_MOST_REASONS))
+
+
 def _notes(overall: Tally) -> Iterable[str]:
     if overall.planned is not None and overall.attempted < overall.planned:
+        have = "has" if overall.attempted == 1 else "have"
         yield (
-            f"The run is not finished: {overall.attempted} of {overall.planned} planned episodes have an outcome; "
-            "the others count nowhere."
+            f"The run is not finished: {overall.attempted:,} of {counted(overall.planned, 'planned episode')} {have} "
+            "an outcome; the others count nowhere."
         )
     if overall.unscored:
+        one = overall.unscored == 1
         yield (
-            f"{overall.unscored} of {overall.attempted} attempted episodes have no score: over attempted they count as "
-            "no success, over scored they are left out."
+            f"{overall.unscored:,} of {counted(overall.attempted, 'attempted episode')} "
+            + (
+                "has no score: over attempted it counts as no success, over scored it is left out."
+                if one
+                else "have no score: over attempted they count as no success, over scored they are left out."
+            )
         )
     if overall.over_attempted.method is Method.WILSON_BY_TASK:
         yield (

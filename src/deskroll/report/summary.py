@@ -98,6 +98,8 @@ class FailureCount(Record, frozen=True):
     """Attempts that failed so and were tried again."""
     kinds: dict[str, int]
     """The same by name of the error, final and retried."""
+    example: str
+    """What one of the most frequent ones says, cut."""
 
 
 class Consumption(Record, frozen=True):
@@ -135,6 +137,8 @@ class Summary(Record, frozen=True):
     """Empty where every task has a single sample."""
     stops: dict[str, int]
     failures: tuple[FailureCount, ...]
+    no_score: dict[str, int]
+    """Why outcomes have no score though nothing failed, the most frequent reasons first."""
     retried: int
     """Attempts that failed and were tried again."""
     consumption: Consumption

@@ -1,4 +1,4 @@
-"""Reports for the terminal: rich tables of a summary, of repeats and of a comparison.
+"""Reports for the terminal: rich tables of a summary, of repeats and of a comparison, as wide as it is or less.
 
 What comes from tasks and models is put in as `Text`, made printable: it can neither move the cursor nor be read as
 mark-up.
@@ -6,22 +6,28 @@ mark-up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import codecs
+import io
+import sys
+from collections.abc import Iterable, Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from deskroll.errors import plain
 from deskroll.report import words
 from deskroll.report.compare import Change, Comparison, Procedure, Side, shown_p
+from deskroll.report.grid import GAP, Column, fitting, narrowing, without
 from deskroll.report.repeats import Repeats, Scatter
 from deskroll.report.summary import Summary, Tally
 
 LONGEST_LIST = 40
 """Differing tasks that are shown; the file holds them all."""
-_WIDE = 100
-"""Columns of a terminal from which on a table shows all it has."""
+_NO_TERMINAL = 200
+"""Columns where no terminal folds lines: programs want them whole."""
+_PLAIN = {"–": "-", "…": "...", "’": "'", "·": "-"}
+"""What stands for signs of ours where they cannot be written."""
 _DENOMINATORS = (
     "Over attempted: what was not scored counts as no success. Over scored: it is left out. In brackets: 95% intervals."
 )
@@ -34,16 +40,31 @@ _TESTS = {
 }
 
 
+def console() -> Console:
+    """Where reports are printed: standard output, whatever it can encode."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        codecs.register_error("deskroll.plain", _plain_signs)
+        sys.stdout.reconfigure(errors="deskroll.plain")
+    made = Console(highlight=False)
+    return made if made.is_terminal else Console(highlight=False, width=_NO_TERMINAL)
+
+
+def _plain_signs(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)  # noqa: S101  (nothing is read from where we print)
+    return "".join(_PLAIN.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+
+
 def report(name: str, state: str, summary: Summary, width: int) -> Group:
     """The whole report of a run, for a terminal of so many columns."""
     parts: list[RenderableType] = [
         Text.assemble((plain(name), "bold"), "  ", (state, "green" if summary.finished else "yellow")),
         *(Text(note, style="dim") for note in summary.notes),
+        *(Text(f"No score for {count:,}: {plain(why)}", style="dim") for why, count in summary.no_score.items()),
         Text(),
         _outcomes(summary, width),
         Text(_DENOMINATORS, style="dim"),
     ]
-    for table in (_pass_at_k(summary), _failures(summary), _phases(summary)):
+    for table in (_pass_at_k(summary, width), _failures(summary, width), _phases(summary, width)):
         if table is not None:
             parts += [Text(), table]
     return Group(*parts, Text(), *_totals(summary))
@@ -51,20 +72,20 @@ def report(name: str, state: str, summary: Summary, width: int) -> Group:
 
 def repeated(found: Repeats, width: int) -> Group:
     """Several runs beside each other, for a terminal of so many columns."""
-    table = _tallies("RUN", width)
-    for run in found.runs:
-        _add(table, run, run.name)
-    if len(found.runs) > 1:
-        table.add_section()
-        _add(table, found.total, "total", style="bold")
+    rows = [(run.name, run) for run in found.runs]
+    several = len(rows) > 1
+    if several:
+        rows.append(("total", found.total))
+    table = _tallies("RUN", rows, width, bold=several)
     parts: list[RenderableType] = [table, Text(_DENOMINATORS, style="dim")]
-    if len(found.runs) > 1:
-        parts += [Text(), _scatter(found), Text(_BY_CHANCE, style="dim")]
+    parts += [Text(note, style="yellow") for note in found.notes]
+    if several:
+        parts += [Text(), _scatter(found, width), Text(_BY_CHANCE, style="dim")]
     return Group(*parts)
 
 
-def compared(found: Comparison) -> Group:
-    """What differs between two runs."""
+def compared(found: Comparison, width: int) -> Group:
+    """What differs between two runs, for a terminal of so many columns."""
     a, b = plain(found.a), plain(found.b)
     head = [
         Text.assemble(("A  ", "dim"), (a, "bold")),
@@ -72,13 +93,14 @@ def compared(found: Comparison) -> Group:
         Text(),
         Text(plain(found.verdict, 1000), style="bold"),
     ]
+    are = "is" if found.paired == 1 else "are"
     facts = Text(
-        f"{found.paired:,} of {found.tasks:,} tasks are scored in both: {found.better} better, {found.worse} worse, "
-        f"{found.same} the same."
+        f"{found.paired:,} of {words.counted(found.tasks, 'task')} {are} scored in both: {found.better:,} better, "
+        f"{found.worse:,} worse, {found.same:,} the same."
     )
     if found.unscored_in_both:
-        facts.append(f" {found.unscored_in_both} are unscored in both.")
-    return Group(*head, facts, *_measured(found), *_changes(found))
+        facts.append(f" {found.unscored_in_both:,} {'is' if found.unscored_in_both == 1 else 'are'} unscored in both.")
+    return Group(*head, facts, *_measured(found), *_changes(found, width))
 
 
 def _measured(found: Comparison) -> Iterable[Text]:
@@ -93,18 +115,25 @@ def _measured(found: Comparison) -> Iterable[Text]:
     )
 
 
-def _changes(found: Comparison) -> Iterable[RenderableType]:
+def _changes(found: Comparison, width: int) -> Iterable[RenderableType]:
     if not found.changes:
         return
-    table = _table("TASK", "DOMAIN", "CHANGE", "A", "B", right=("A", "B"))
-    for change in found.changes[:LONGEST_LIST]:
-        what = Text(change.change.replace("_", " "), style=_COLOURS.get(change.change, "yellow"))
-        names = Text(plain(change.task, 60)), Text(plain(change.domain, 30))
-        table.add_row(*names, what, _side(change.a), _side(change.b))
+    shown = found.changes[:LONGEST_LIST]
+    columns = [
+        Column("TASK", [Text(plain(each.task, 60)) for each in shown], text=True),
+        Column("DOMAIN", [Text(plain(each.domain, 30)) for each in shown], text=True),
+        Column("CHANGE", [_what(each.change) for each in shown], text=True),
+        Column("A", [_side(each.a) for each in shown]),
+        Column("B", [_side(each.b) for each in shown]),
+    ]
     yield Text()
-    yield table
+    yield fitting(width, *narrowing(columns, "DOMAIN"))
     if len(found.changes) > LONGEST_LIST:
         yield Text(f"... and {len(found.changes) - LONGEST_LIST:,} more", style="dim")
+
+
+def _what(change: Change) -> Text:
+    return Text(change.replace("_", " "), style=_COLOURS.get(change, "yellow"))
 
 
 def _side(side: Side | None) -> str:
@@ -114,105 +143,117 @@ def _side(side: Side | None) -> str:
 
 
 def _outcomes(summary: Summary, width: int) -> Table:
-    table = _tallies("DOMAIN", width)
-    for part in summary.domains:
-        _add(table, part, part.name)
-    table.add_section()
-    if summary.phases:
-        for part in summary.phases:
-            _add(table, part, f"phase {part.name}")
-        table.add_section()
-    _add(table, summary.overall, "all", style="bold")
-    return table
+    rows = [(part.name, part) for part in summary.domains]
+    rows += [(f"phase {part.name}", part) for part in summary.phases]
+    return _tallies("DOMAIN", [*rows, ("all", summary.overall)], width, bold=True)
 
 
-def _tallies(name: str, width: int) -> Table:
-    """An empty table of tallies; on a narrow terminal without the mean score, which is the least missed."""
-    table = _table(name, "ATTEMPTED", "SCORED", "SUCCESS", "OVER ATTEMPTED", "OVER SCORED", "MEAN SCORE")
-    if width < _WIDE:
-        table.columns.pop()
-    return table
-
-
-def _add(table: Table, part: Tally, name: str, style: str = "") -> None:
-    of = f"/{part.planned:,}" if part.planned not in (None, part.attempted) else ""
-    cells: tuple[RenderableType, ...] = (
-        Text(plain(name, 40)),
-        f"{part.attempted:,}{of}",
-        f"{part.scored:,}",
-        f"{part.successes:,}",
-        words.rate(part.over_attempted),
-        words.rate(part.over_scored),
-        words.score(part.mean_score),
+def _tallies(name: str, rows: Sequence[tuple[str, Tally]], width: int, *, bold: bool) -> Table:
+    """A table of tallies. What is missed least goes first; a rate is shown without its interval, never cut."""
+    parts = [part for _, part in rows]
+    columns = [
+        Column(name, [Text(plain(each, 40)) for each, _ in rows], text=True),
+        Column("ATTEMPTED", [_attempted(part) for part in parts]),
+        Column("SCORED", [f"{part.scored:,}" for part in parts]),
+        Column("SUCCESS", [f"{part.successes:,}" for part in parts]),
+        Column("OVER ATTEMPTED", [words.rate(part.over_attempted) for part in parts]),
+        Column("OVER SCORED", [words.rate(part.over_scored) for part in parts]),
+        Column("MEAN SCORE", [words.score(part.mean_score) for part in parts]),
+    ]
+    narrow = [
+        *columns[:4],
+        Column("OVER\nATTEMPTED", [words.percent(part.over_attempted.value) for part in parts]),
+        Column("OVER\nSCORED", [words.percent(part.over_scored.value) for part in parts]),
+    ]
+    return fitting(
+        width,
+        *narrowing(columns, "MEAN SCORE"),
+        *narrowing(narrow, "SCORED", "ATTEMPTED", "OVER\nATTEMPTED", "SUCCESS"),
+        bold=len(rows) - 1 if bold else None,
     )
-    table.add_row(*cells[: len(table.columns)], style=style)
 
 
-def _pass_at_k(summary: Summary) -> Table | None:
-    if not summary.pass_at_k:
+def _attempted(part: Tally) -> str:
+    of = f"/{part.planned:,}" if part.planned not in (None, part.attempted) else ""
+    return f"{part.attempted:,}{of}"
+
+
+def _pass_at_k(summary: Summary, width: int) -> Table | None:
+    rows = summary.pass_at_k
+    if not rows:
         return None
-    table = _table("K", "PASS@K (any)", "PASS^K (all)", "TASKS", "LEFT OUT")
-    for row in summary.pass_at_k:
-        left_out = f"{row.left_out} with too few scored samples" if row.left_out else words.NOTHING
-        table.add_row(str(row.k), words.percent(row.any_of_k), words.percent(row.all_of_k), f"{row.tasks:,}", left_out)
-    return table
+    columns = [
+        Column("K", [str(row.k) for row in rows], text=True),
+        Column("PASS@K (any)", [words.percent(row.any_of_k) for row in rows]),
+        Column("PASS^K (all)", [words.percent(row.all_of_k) for row in rows]),
+        Column("TASKS", [f"{row.tasks:,}" for row in rows]),
+        Column("LEFT OUT", [_left_out(row.left_out) for row in rows], text=True),
+    ]
+    return fitting(width, *narrowing(columns, "LEFT OUT"))
 
 
-def _failures(summary: Summary) -> Table | None:
-    if not summary.failures:
+def _left_out(number: int) -> str:
+    return f"{number:,} with too few scored samples" if number else words.NOTHING
+
+
+def _failures(summary: Summary, width: int) -> Table | None:
+    rows = summary.failures
+    if not rows:
         return None
-    table = _table("FAILED BY", "FINAL", "SCORED", "RETRIED", "ERRORS", left=("ERRORS",))
-    for row in summary.failures:
-        errors = Text(plain(words.listed(row.kinds), 100))
-        table.add_row(row.failure_class, f"{row.final:,}", f"{row.scored:,}", f"{row.retried:,}", errors)
-    return table
+    columns = [
+        Column("FAILED BY", [row.failure_class for row in rows], text=True),
+        Column("FINAL", [f"{row.final:,}" for row in rows]),
+        Column("SCORED", [f"{row.scored:,}" for row in rows]),
+        Column("RETRIED", [f"{row.retried:,}" for row in rows]),
+        Column("ERRORS", [Text(plain(words.listed(row.kinds), 100)) for row in rows], text=True),
+    ]
+    room = width - sum(column.widest + GAP for column in columns) - len(" ...")
+    example = Column("FOR EXAMPLE", [Text(plain(row.example, min(max(room, 20), 90))) for row in rows], text=True)
+    return fitting(width, [*columns, example], *narrowing(columns, "SCORED", "ERRORS", "RETRIED"))
 
 
-def _phases(summary: Summary) -> Table | None:
-    if not summary.consumption.phases:
+def _phases(summary: Summary, width: int) -> Table | None:
+    rows = summary.consumption.phases
+    if not rows:
         return None
-    table = _table("TIME", "SHARE", "TOTAL", "MEAN", "P50", "P95")
-    for row in summary.consumption.phases:
-        spread = row.seconds
-        times = (words.duration(each) for each in (spread.total, spread.mean, spread.p50, spread.p95))
-        table.add_row(Text(plain(row.phase, 30)), words.percent(row.share), *times)
-    return table
+    columns = [
+        Column("TIME", [Text(plain(row.phase, 30)) for row in rows], text=True),
+        Column("SHARE", [words.percent(row.share) for row in rows]),
+        Column("TOTAL", [words.duration(row.seconds.total) for row in rows]),
+        Column("MEAN", [words.duration(row.seconds.mean) for row in rows]),
+        Column("P50", [words.duration(row.seconds.p50) for row in rows]),
+        Column("P95", [words.duration(row.seconds.p95) for row in rows]),
+    ]
+    return fitting(width, *narrowing(columns, "P50", "TOTAL", "P95", "MEAN"))
 
 
 def _totals(summary: Summary) -> Iterable[Text]:
     used = summary.consumption
     speed = f", {words.number(summary.episodes_per_minute, 1)} episodes a minute" if summary.episodes_per_minute else ""
-    attempts = f"{used.attempts:,} attempts ({summary.retried:,} retried)"
+    attempts = f"{words.counted(used.attempts, 'attempt')} ({summary.retried:,} retried)"
     yield _line("stopped by", words.listed(summary.stops) or "nothing yet")
     yield _line("time", f"{words.duration(summary.wall_s)} under way{speed}; {attempts}")
-    yield _line("model", f"{used.model_calls:,} calls, {words.tokens(used.prompt_tokens)} tokens in, "
+    yield _line("model", f"{words.counted(used.model_calls, 'call')}, {words.tokens(used.prompt_tokens)} tokens in, "
                          f"{words.tokens(used.completion_tokens)} out")  # fmt: skip
-    yield _line("cost", words.money(used.cost_usd, used.cost_unknown))
+    yield _line("cost", words.money(used.cost_usd, used.cost_unknown, used.model_calls))
     yield _line(
         "steps", f"{used.steps.total:,.0f} in all; an attempt: mean {used.steps.mean:.1f}, p95 {used.steps.p95:.0f}"
     )
     yield _line("desktops", f"{used.desktops:,}")
 
 
-def _scatter(found: Repeats) -> Table:
-    table = _table("BETWEEN RUNS", "MEAN", "DEVIATION", "BY CHANCE", "LOWEST", "HIGHEST")
-    rows: tuple[tuple[str, Scatter], ...] = (
-        ("over attempted", found.over_attempted),
-        ("over scored", found.over_scored),
-    )
-    for name, row in rows:
-        cells = (row.mean, row.deviation, row.expected, row.lowest, row.highest)
-        table.add_row(name, *(words.percent(cell) for cell in cells))
-    return table
-
-
-def _table(*heads: str, left: tuple[str, ...] = (), right: tuple[str, ...] = ()) -> Table:
-    """Names to the left, numbers to the right; with `right`, only those columns."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, head in enumerate(heads):
-        numeric = head in right if right else place > 0 and head not in left
-        table.add_column(head, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
-    return table
+def _scatter(found: Repeats, width: int) -> Table:
+    rows: tuple[Scatter, ...] = (found.over_attempted, found.over_scored)
+    columns = [
+        Column("BETWEEN RUNS", ["over attempted", "over scored"], text=True),
+        Column("MEAN", [words.percent(row.mean) for row in rows]),
+        Column("DEVIATION", [words.percent(row.deviation) for row in rows]),
+        Column("BY CHANCE", [words.percent(row.expected) for row in rows]),
+        Column("LOWEST", [words.percent(row.lowest) for row in rows]),
+        Column("HIGHEST", [words.percent(row.highest) for row in rows]),
+    ]
+    variants = narrowing(columns, "LOWEST", "HIGHEST", "MEAN", "BY CHANCE")
+    return fitting(width, columns, without(columns, "LOWEST", "HIGHEST"), *variants[3:])
 
 
 def _line(label: str, text: str) -> Text:

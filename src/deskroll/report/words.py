@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from deskroll.report.summary import Estimate
 
 NOTHING = "–"
@@ -39,8 +41,10 @@ def score(estimate: Estimate) -> str:
 
 def duration(seconds: float) -> str:
     """A time: 12 ms, 3.4 s, 5 min 10 s, 2 h 5 min."""
+    if seconds < 0.0005:
+        return "0 s"
     if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -50,13 +54,28 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def money(usd: float, unknown: int) -> str:
-    """A cost, with how much of it is not known."""
-    known = f"{usd:,.2f} USD" if usd >= 0.01 or not usd else f"{usd:.4f} USD"
+def amount(usd: float) -> str:
+    """So much money: cents, and of less than a dollar two digits that say something."""
+    if usd <= 0:
+        return "0"
+    digits = 2 if usd >= 1 else min(12, 1 - math.floor(math.log10(usd)))
+    return f"{usd:,.{max(2, digits)}f}"
+
+
+def money(usd: float, unknown: int, calls: int) -> str:
+    """The cost of so many calls of a model, with how much of it is not known."""
+    if not calls and not usd:
+        return "nothing: no model answered"
+    known = f"{amount(usd)} USD"
     if not unknown:
         return known
-    of = f"{unknown:,} attempt{'' if unknown == 1 else 's'}"
+    of = counted(unknown, "attempt")
     return f"{known}, and {of} of unknown cost" if usd else f"unknown for {of}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 attempt`, `2,000 attempts`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def tokens(count: int) -> str:

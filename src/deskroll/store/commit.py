@@ -85,7 +85,12 @@ class Commits:
     def _next(self) -> None:
         self._timer = None
         batch, self._waiting = self._waiting, []
-        self._at_work = asyncio.get_running_loop().run_in_executor(None, self._make_durable, batch)
+        loop = asyncio.get_running_loop()
+        try:
+            self._at_work = loop.run_in_executor(None, self._make_durable, batch)
+        except RuntimeError as error:  # the threads are gone, or no more can be started
+            self._at_work = loop.create_future()
+            self._at_work.set_exception(StoreError(f"cannot make attempts in {self._root} durable: {error}"))
         self._at_work.add_done_callback(lambda work: self._ended(batch, work))
 
     def _ended(self, batch: list[Commit], work: asyncio.Future[None]) -> None:

@@ -119,12 +119,14 @@ class Index:
         """Every episode of which an attempt was started or an outcome is known."""
         self.groups: dict[GroupKey, GroupOpened | GroupClosed] = {}
         """The last that is known of each group."""
-        self.done = 0
-        """Episodes that have an outcome."""
         self.stale = 0
         """Records of superseded coordinators, which do not count."""
         self._plans: dict[GroupKey, int] = {}
         """Where in `planned` each one is."""
+        self._revised: dict[GroupKey, int] = {}
+        """How many samples are planned now, where that was changed."""
+        self._outcomes = 0
+        """Episodes that have an outcome, planned or not."""
         self._text = Text()
         self._folds: dict[type, Callable[[Any], None]] = {
             Opened: self._opened,
@@ -180,6 +182,20 @@ class Index:
 
     # --- what others want to know ---
 
+    @property
+    def done(self) -> int:
+        """Episodes that have an outcome; those that are no longer planned do not count."""
+        if not self._revised:
+            return self._outcomes
+        return sum(1 for key, entry in self.entries.items() if entry.outcome is not None and not self.dropped(key))
+
+    def dropped(self, key: EpisodeKey) -> bool:
+        """Whether an episode was planned once, and no longer is."""
+        if not self._revised:
+            return False
+        samples = self._revised.get((key.phase, key.round, key.task))
+        return samples is not None and key.sample >= samples
+
     def attempts(self, key: EpisodeKey) -> int:
         """The highest number that was given to an attempt; 0: none was started."""
         entry = self.entries.get(key)
@@ -205,9 +221,10 @@ class Index:
         return [key for key in self.keys() if self.outcome(key) is None]
 
     def outcomes(self) -> list[Episode]:
-        """Every outcome in full, one for each episode."""
+        """Every outcome in full, one for each episode; those that are no longer planned are left out."""
         with uncollected():
-            return [episode for entry in self.entries.values() if (episode := self._full(entry)) is not None]
+            found = [episode for entry in self.entries.values() if (episode := self._full(entry)) is not None]
+        return [episode for episode in found if not self.dropped(episode.key)] if self._revised else found
 
     def _full(self, entry: Entry) -> Episode | None:
         if isinstance(entry.outcome, Brief):
@@ -231,6 +248,7 @@ class Index:
         group = (record.phase, record.round, record.task)
         if record.revised and group in self._plans:
             self.planned[self._plans[group]] = record
+            self._revised[group] = record.samples
             return
         if group in self._plans:
             raise StoreError(f"task {plain(record.task)!r} is planned twice for {_round(record)}: plan each one once")
@@ -274,7 +292,7 @@ class Index:
             )
         entry.attempts = max(entry.attempts, episode.attempt)
         entry.outcome, entry.line = episode, line
-        self.done += 1
+        self._outcomes += 1
 
     def _reopened(self, record: Reopened) -> None:
         if self._is_stale(record.epoch):
@@ -283,7 +301,7 @@ class Index:
         if entry is None or entry.outcome is None:
             raise StoreError(f"{shown(record.key)} has no outcome that could be taken back")
         entry.outcome = None
-        self.done -= 1
+        self._outcomes -= 1
 
     def _is_stale(self, epoch: int) -> bool:
         if epoch < self.epoch:

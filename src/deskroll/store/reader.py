@@ -18,7 +18,7 @@ from deskroll.store.index import Index
 from deskroll.store.info import RunInfo, read_info
 from deskroll.store.journal import DesktopChanged, JournalRecord
 from deskroll.store.local import LocalStorage
-from deskroll.store.sink_objects import read_journal
+from deskroll.store.sink_objects import check_unbegun, read_journal
 from deskroll.store.storage import Storage, join
 from deskroll.types import Episode, EpisodeKey
 
@@ -38,7 +38,7 @@ class Run:
 
     @classmethod
     def open(cls, root: str | Path) -> Run:
-        """Read the run in the folder `root`; `find_run` finds that folder."""
+        """Read the run in the folder `root`; `find_run` finds that folder. StoreError where its files are damaged."""
         storage = Storage.at(root)
         run = cls(storage, read_info(storage))
         run.refresh()
@@ -55,11 +55,13 @@ class Run:
             self.index, self._read = Index(), 0
         new = read_journal(self.storage, self._read)
         new = new[: journal.whole(new)]
+        if not new and not self._read:
+            check_unbegun(self.storage)
         self.index.extend(new, self.storage.shown(paths.JOURNAL))
         self._read += len(new)
 
     def outcomes(self) -> list[Episode]:
-        """The outcome of every episode that has one."""
+        """The outcome of every episode that has one and is still planned."""
         return self.index.outcomes()
 
     def unfinished(self) -> list[EpisodeKey]:

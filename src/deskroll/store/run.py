@@ -27,7 +27,7 @@ from deskroll.store.lock import Lock, this_process
 from deskroll.store.pump import Pump
 from deskroll.store.results import Describe, Result, ResultsFile
 from deskroll.store.sink import JournalFile, JournalSink
-from deskroll.store.sink_objects import JournalObjects
+from deskroll.store.sink_objects import JournalObjects, check_unbegun, read_journal
 from deskroll.store.storage import Storage
 from deskroll.types import EpisodeKey
 
@@ -88,11 +88,10 @@ class RunStore:
         """Take up the run in the folder `root` where it was left."""
         storage = Storage.at(root)
         info = await asyncio.to_thread(run_info.read_info, storage)
-        async with (
-            _held(storage, wait_s, make=False) as lock,
-            cls._opened(storage, info, lock, describe, on_failure, note) as store,
-        ):
-            yield store
+        async with _held(storage, wait_s, make=False) as lock:
+            await asyncio.to_thread(_check_journal, storage)
+            async with cls._opened(storage, info, lock, describe, on_failure, note) as store:
+                yield store
 
     # --- while the run goes on ---
 
@@ -229,6 +228,12 @@ def _write_info(storage: Storage, info: RunInfo) -> bool:
         return False
     storage.write_atomic(paths.RUN_JSON, data)
     return True
+
+
+def _check_journal(storage: Storage) -> None:
+    """Before anything is touched: StoreError where the journal was lost."""
+    if not journal.whole(read_journal(storage)):
+        check_unbegun(storage)
 
 
 @asynccontextmanager

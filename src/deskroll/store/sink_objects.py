@@ -82,5 +82,18 @@ def read_journal(storage: Storage, start: int = 0) -> bytes:
     return storage.read(paths.JOURNAL, start) if storage.exists(paths.JOURNAL) else b""
 
 
+def check_unbegun(storage: Storage) -> None:
+    """Of a run whose journal says nothing: StoreError where other files show that it was there, and is lost."""
+    results = storage.exists(paths.RESULTS) and storage.size(paths.RESULTS) > 0
+    if not (results or storage.exists(paths.SUMMARY) or storage.list(paths.EPISODES)):
+        return  # it was killed before it had begun
+    state = "empty" if storage.exists(paths.JOURNAL) else "missing"
+    raise StoreError(
+        f"{storage.shown(paths.JOURNAL)} is {state}: the run's files are damaged. Without its journal nothing is known "
+        f"of what was planned and done: restore it from a copy (what its episodes left is in {paths.EPISODES}/), or "
+        "begin another run"
+    )
+
+
 def _marker(epoch: int) -> str:
     return f"{paths.JOURNAL_PARTS}/epoch-{epoch}"

@@ -101,20 +101,37 @@ function roundStep(length) {
   return steps.find((step) => length / step <= 8) ?? length / 8;
 }
 
+// A dashed line where a pause was cut out of the axis.
+const cutLines = (cuts) => ({
+  id: "cuts",
+  afterDatasetsDraw({ ctx, chartArea, scales }) {
+    ctx.save();
+    ctx.strokeStyle = colour("text");
+    ctx.setLineDash([4, 3]);
+    for (const cut of cuts) {
+      const x = Math.round(scales.x.getPixelForValue(cut)) + 0.5;
+      ctx.beginPath();
+      ctx.moveTo(x, chartArea.top);
+      ctx.lineTo(x, chartArea.bottom);
+      ctx.stroke();
+    }
+    ctx.restore();
+  },
+});
+
 function drawTimeline(line) {
   if (!line.desktops.length) {
     document.getElementById("figure-timeline").hidden = true;
     return;
   }
   const states = [...new Set(line.spans.map((span) => span.state))];
-  if (line.left_out) {
-    const more = document.createElement("span");
-    more.className = "dim";
-    more.textContent = ` · ${line.left_out} more are not shown`;
-    document.querySelector("#figure-timeline figcaption").append(more);
-  }
+  const remarks = [];
+  if (line.left_out) remarks.push(`${line.left_out} more ${line.left_out === 1 ? "is" : "are"} not shown`);
+  if (line.cuts.length) remarks.push("pauses between starts are cut out");
+  document.getElementById("timeline-remarks").textContent = remarks.map((each) => ` · ${each}`).join("");
   draw("plot-timeline", Math.max(150, line.desktops.length * 24 + 90), {
     type: "bar",
+    plugins: [cutLines(line.cuts)],
     data: {
       labels: line.desktops,
       datasets: states.map((state) => ({
@@ -198,11 +215,11 @@ function element(tag, className, text) {
   return made;
 }
 
-function picture(url, index) {
+function picture(url, what) {
   const image = element("img");
   if (!url.startsWith("data:image/")) return image;
   image.src = url;
-  image.alt = `The screen after step ${index}`;
+  image.alt = what;
   image.addEventListener("click", () => image.classList.toggle("large"));
   return image;
 }
@@ -215,7 +232,14 @@ function stepItem(step, screens) {
   for (const result of step.results) body.append(element("div", "result", result));
   if (step.took) body.append(element("div", "took", step.took));
   item.append(element("span", "index", String(step.index)), body);
-  if (step.screen !== null) item.append(picture(screens[step.screen], step.index));
+  if (step.screen !== null) item.append(picture(screens[step.screen], `The screen after step ${step.index}`));
+  return item;
+}
+
+function startItem(url) {
+  const item = element("li", "seen");
+  const what = "What the model saw before its first action";
+  item.append(element("span", "index", "start"), element("div", "result", what), picture(url, what));
   return item;
 }
 
@@ -224,6 +248,7 @@ function open(episode) {
   if (!episode.open || !block) return;
   const view = JSON.parse(block.textContent);
   const steps = element("ol", "trail");
+  if (view.start !== null) steps.append(startItem(view.screens[view.start]));
   for (const step of view.steps) steps.append(stepItem(step, view.screens));
   block.replaceWith(steps, ...(view.note ? [element("p", "dim", view.note)] : []));
 }

@@ -1,0 +1,91 @@
+"""Reports on terminals of any width: names stay, numbers are whole or not there."""
+
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console, RenderableType
+
+from deskroll.errors import FailureClass
+from deskroll.report import compare, repeats, summarise, terminal, words
+from deskroll.report.results import Results
+from deskroll.types import Usage
+from tests.report.episodes import episode
+
+
+def printed(shown: RenderableType, width: int) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width, highlight=False).print(shown)
+    return out.getvalue()
+
+
+def whole(text: str, names: Sequence[str], width: int) -> None:
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width
+    assert "…" not in text
+    for name in names:
+        assert any(line.startswith(name[:12]) for line in lines), name
+
+
+@pytest.mark.parametrize("width", [30, 40, 60, 80, 100, 200])
+def test_a_report_fits(full_run: Path, width: int) -> None:
+    results = Results.read(full_run)
+    summary = results.summary()
+    text = printed(terminal.report(results.name, results.state, summary, width), width)
+    whole(text, ["chrome", "libreoffice_calc", "os", "vlc", "all", "settle", "evaluator"], width)
+    overall = next(line for line in text.splitlines() if line.startswith("all"))
+    assert words.percent(summary.overall.over_scored.value) in overall
+    assert (words.interval(summary.overall.over_scored) in overall) == (width >= 80)
+    assert (words.percent(summary.overall.over_attempted.value) in overall) == (width >= 40)
+    assert (f"{summary.overall.attempted}/{summary.overall.planned}" in overall) == (width >= 60)
+
+
+@pytest.mark.parametrize("width", [40, 60, 200])
+def test_runs_beside_each_other_fit(repeat_runs: list[Path], width: int) -> None:
+    a, b = map(Results.read, map(str, repeat_runs))
+    found = repeats({each.name: (each.planned, each.outcomes) for each in (a, b)})
+    whole(printed(terminal.repeated(found, width), width), ["repeat-1", "repeat-2", "total", "over scored"], width)
+    compared = compare(a.outcomes, b.outcomes, (a.name, b.name))
+    text = printed(terminal.compared(compared, width), width)
+    whole(text, [change.task for change in compared.changes], width)
+
+
+def test_a_failure_is_told_with_an_example_and_a_missing_score_with_its_reason() -> None:
+    summary = summarise(2, [episode("a", None, failure=FailureClass.MODEL), episode("b", None)])
+    text = printed(terminal.report("r", "finished", summary, 120), 120)
+    assert re.search(r"^model .* ModelError 1 +broke *$", text, re.MULTILINE)
+    assert "No score for 1: made by hand" in text
+
+
+def test_one_of_a_kind_has_no_plural() -> None:
+    used = Usage(prompt_tokens=10, completion_tokens=1, calls=1, cost_usd=0.0000123)
+    text = printed(terminal.report("r", "finished", summarise(1, [episode(usage=used)]), 100), 100)
+    assert "1 attempt (0 retried)" in text
+    assert "model       1 call, " in text
+    assert "cost        0.000012 USD" in text
+
+
+@pytest.mark.parametrize(
+    ("usd", "unknown", "calls", "shown"),
+    [
+        (0.0, 0, 0, "nothing: no model answered"),
+        (0.0, 0, 3, "0 USD"),
+        (0.0, 1, 3, "unknown for 1 attempt"),
+        (0.0000123, 0, 1, "0.000012 USD"),
+        (0.0042, 2, 5, "0.0042 USD, and 2 attempts of unknown cost"),
+        (0.25, 0, 1, "0.25 USD"),
+        (1234.5, 0, 1, "1,234.50 USD"),
+    ],
+)
+def test_money(usd: float, unknown: int, calls: int, shown: str) -> None:
+    assert words.money(usd, unknown, calls) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0 s"), (0.0004, "0 s"), (0.0006, "1 ms"), (0.25, "250 ms"), (3.44, "3.4 s"), (310, "5 min 10 s")],
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert words.duration(seconds) == shown
