@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import Commands, clean_environment
+
 
 @pytest.fixture(autouse=True, scope="session")
 def runtime_folder() -> Iterator[Path]:
@@ -22,3 +24,16 @@ def runtime_folder() -> Iterator[Path]:
         os.environ["DESKROLL_RUNTIME_DIR"] = name
         yield folder
         del os.environ["DESKROLL_RUNTIME_DIR"]
+
+
+@pytest.fixture(scope="module")
+def deskroll() -> Iterator[Commands]:
+    """The command line, each command in a process that has imported everything."""
+    with Commands() as commands:
+        yield commands
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """An environment without keys, with a place of its own for sockets."""
+    return clean_environment(tmp_path / "run")

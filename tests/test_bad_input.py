@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -207,17 +207,6 @@ FOLDERS = [
 ]  # fmt: skip
 
 TABLE = [*TASKS, *CONFIGS, *FLAGS, *MODELS, *FOLDERS]
-
-
-@pytest.fixture(scope="module")
-def deskroll() -> Iterator[Commands]:
-    with Commands() as commands:
-        yield commands
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    return clean_environment(tmp_path / "run")
 
 
 @pytest.fixture

@@ -32,17 +32,6 @@ QUICK = [*MATH, "--set", "backend=inline"]
 TURNS = 'turns: [{text: see, tools: [{name: calculator, arguments: {expressions: ["6*7"]}}]}, {text: "42"}]'
 
 
-@pytest.fixture(scope="module")
-def deskroll() -> Iterator[Commands]:
-    with Commands() as commands:
-        yield commands
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    return clean_environment(tmp_path / "run")
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A folder with four tasks, and a script that solves them with a calculator."""

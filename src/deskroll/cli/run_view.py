@@ -18,8 +18,12 @@ from deskroll.rollout.loading import SCRIPTED
 from deskroll.rollout.orders import name_of
 from deskroll.rollout.sizing import Sizing
 from deskroll.rollout.status import RunStatus
+from deskroll.types import Phase
 
 _REFRESH_S = 0.5
+_PHASES = {Phase.PERMIT: "waits for a permit", Phase.DESKTOP: "waits for a desktop"}
+_WAITING = {"permit": "wait for a permit", "desktop": "wait for a desktop"}
+"""Phases whose names alone would mislead."""
 _LINE_S = 10.0
 """Between lines where there is no terminal."""
 
@@ -90,7 +94,13 @@ def progress(status: RunStatus) -> Group:
     elapsed = status.at - status.started_at
     head = Table.grid(padding=(0, 1))
     head.add_row(
-        ProgressBar(total=max(standing.planned, 1), completed=standing.done, width=40),
+        ProgressBar(
+            total=max(standing.planned, 1),
+            completed=standing.done,
+            width=40,
+            complete_style="green",
+            finished_style="green",
+        ),
         Text(f"{standing.done}/{standing.planned}", style="bold"),
         Text(_times(status, elapsed), style="dim"),
     )
@@ -124,7 +134,11 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
     for each in status.activities[:room]:
         waited = status.at - each.since
         table.add_row(
-            Text(name_of(each.key, each.attempt)), str(each.phase), _span(waited), str(each.turn), each.desktop or "-"
+            Text(name_of(each.key, each.attempt)),
+            _PHASES.get(each.phase, str(each.phase)),
+            _span(waited),
+            str(each.turn),
+            each.desktop or "-",
         )
     more = status.in_flight - min(room, len(status.activities))
     workers = Table.grid(padding=(0, 2))
@@ -182,7 +196,8 @@ def plan_table(config: RunConfig, sizing: Sizing, left: int | None) -> Group:
 def _episodes(status: RunStatus) -> str:
     if not status.in_flight:
         return f"none of {status.num_rollouts} in flight"
-    phases = ", ".join(f"{count} {name}" for name, count in sorted(status.phases.items(), key=lambda each: -each[1]))
+    ordered = sorted(status.phases.items(), key=lambda each: -each[1])
+    phases = ", ".join(f"{count} {_WAITING.get(name, name)}" for name, count in ordered)
     waiting = f"; {status.waiting} wait for a permit" if status.waiting else ""
     return f"{status.in_flight} of {status.num_rollouts} in flight" + (f": {phases}" if phases else "") + waiting
 

@@ -159,7 +159,8 @@ def what_limits(
         return "the last episode is under way" if left == 1 else f"the last {left} episodes are under way"
     seen = max(sum(phases.values()), 1)  # by what the workers said last
     if pool is not None and (waiting := phases.get(Phase.DESKTOP, 0)) * 2 > seen:
-        return f"desktops: {waiting} of {seen} episodes wait for one ({pool.limit})"
+        why = pool.limit.removeprefix("desktops: ")
+        return f"desktops: {waiting} of {seen} episodes wait for one; {why}"
     if (asking := phases.get(Phase.MODEL, 0)) * 2 > seen:
         return f"the model: {asking} of {seen} episodes wait for it; more num_rollouts would use it more"
     return f"num_rollouts ({num_rollouts})" if in_flight >= num_rollouts else "episodes are being started"
