@@ -8,40 +8,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import secrets
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 import msgspec
 
-from deskroll import __version__
-from deskroll.desktops.base import DesktopSpec
-from deskroll.desktops.pool import Pool, PoolConfig, PoolStatus
-from deskroll.desktops.providers import make_provider
-from deskroll.desktops.service import Listen, PoolClient, PoolService
-from deskroll.errors import DeskrollError, InputError, StoreError
+from deskroll.desktops.pool import Pool, PoolStatus
+from deskroll.desktops.service import PoolClient
+from deskroll.errors import DeskrollError
 from deskroll.rollout.backends import Backend
-from deskroll.rollout.backends.inline import InlineBackend
-from deskroll.rollout.backends.process import ProcessBackend, ProcessConfig
-from deskroll.rollout.config import RunConfig, differences
-from deskroll.rollout.control import Steering, serve_control, socket_path
+from deskroll.rollout.config import RunConfig
+from deskroll.rollout.control import Steering, serve_control
+from deskroll.rollout.desktop_journal import DesktopJournal
 from deskroll.rollout.engine import Engine
+from deskroll.rollout.folder import new_root, opened_store
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.loading import PHASE, desktop_specs
-from deskroll.rollout.orders import EpisodeLimits, RunSpec
-from deskroll.rollout.plan import changed_tasks, failed_before, left_to_do
-from deskroll.rollout.redaction import MASK, is_secret, redacted
+from deskroll.rollout.parts import opened_backend, opened_pool, run_spec
+from deskroll.rollout.plan import failed_before, left_to_do
 from deskroll.rollout.retry import Retries
 from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, attention, endpoints_of, what_limits
 from deskroll.rollout.watchdog import Watchdog
-from deskroll.store import Run, RunInfo, RunStore, config_digest, join
-from deskroll.store.journal import DesktopChanged
-from deskroll.types import Episode, EpisodeKey, Event, EventSink, Task, guarded
+from deskroll.store import RunStore
+from deskroll.types import Episode, EventSink, Task, guarded
 
 _log = logging.getLogger(__name__)
 _MOST_SHOWN = 200
@@ -75,20 +66,20 @@ class Session:
     ) -> AsyncIterator[Session]:
         """Open everything that a run needs, or that of the run at `resume`."""
         questions = {task.id: task.instruction for task in tasks}
-        root = resume or _new_root(config)
+        root = resume or new_root(config)
         needed = desktop_specs(config, tasks)
-        spec = _spec(config, root)
-        journal = _Journal(guarded(sink))
+        spec = run_spec(config, root)
+        journal = DesktopJournal(guarded(sink))
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(
-                _opened_store(config, tasks, root, questions, resume=bool(resume), force=force)
+                opened_store(config, tasks, root, questions, resume=bool(resume), force=force)
             )
             journal.store = store
             if not left_to_do(store.index, PHASE, 0, tasks, config.group_size):
                 needed = []  # nothing is booted for nothing
-            pool, address = await stack.enter_async_context(_opened_pool(config, needed, journal))
+            pool, address = await stack.enter_async_context(opened_pool(config, needed, journal))
             spec = msgspec.structs.replace(spec, pool=address)
-            backend = await stack.enter_async_context(_backend(config, spec, store, pool, journal))
+            backend = await stack.enter_async_context(opened_backend(config, spec, store, pool, journal))
             limits = Limits(config.num_rollouts, config.max_concurrent_rollouts, config.reserved)
             retries = Retries(**config.retries.model_dump())
             history = failed_before(store.index) if resume else None
@@ -178,180 +169,6 @@ class Session:
             except DeskrollError as error:
                 _log.warning("the pool's status cannot be had: %s", error)
             await asyncio.sleep(0.5)
-
-
-class _Journal:
-    """Passes events on, and writes what desktops do to the run's journal."""
-
-    def __init__(self, sink: EventSink) -> None:
-        self.store: RunStore | None = None
-        self._sink = sink
-        self._since: dict[str, float] = {}
-
-    def emit(self, event: Event) -> None:
-        if event.kind == "desktop.state" and self.store is not None and not self.store.failed.done():
-            data = event.data
-            before = self._since.get(event.subject, event.at)
-            self._since[event.subject] = event.at
-            if data["state"] == "gone":
-                del self._since[event.subject]
-            self.store.write(
-                DesktopChanged(
-                    desktop=event.subject,
-                    state=data["state"],
-                    at=event.at,
-                    lease=data.get("lease", ""),
-                    holder=data.get("group") or data.get("client", ""),
-                    seconds=round(event.at - before, 3),
-                )
-            )
-        self._sink.emit(event)
-
-
-def _new_root(config: RunConfig) -> str:
-    """Where a new run is kept: under the name that was chosen, or under one that nobody else has."""
-    if config.run_id:
-        return join(config.output_dir, config.run_id)
-    name = time.strftime("%Y%m%d-%H%M%S")
-    if "://" in config.output_dir:
-        return join(config.output_dir, f"{name}-{secrets.token_hex(2)}")
-    for n in range(1, 1000):
-        root = Path(join(config.output_dir, name if n == 1 else f"{name}-{n}"))
-        try:
-            root.parent.mkdir(parents=True, exist_ok=True)
-            root.mkdir()
-        except FileExistsError:
-            if root.exists():
-                continue
-            break  # a part of the path is something else: whoever opens the store says what
-        except OSError:
-            break
-        return str(root)
-    else:
-        raise StoreError(f"{config.output_dir} holds a thousand runs of {name}; choose a name with --set run_id=...")
-    return join(config.output_dir, name)
-
-
-def _workers(config: RunConfig) -> int:
-    """How many worker processes there are: no more than requests may be open at a time."""
-    workers = config.workers or os.cpu_count() or 1
-    return min(workers, config.model.max_in_flight or workers)
-
-
-def _spec(config: RunConfig, root: str) -> RunSpec:
-    model = config.model.model_dump(mode="json")
-    model.pop("api_key")
-    if config.model.max_in_flight is not None and config.backend == "process":
-        # Each worker has a client of its own; together they have no more than this.
-        model["max_in_flight"] = max(1, config.model.max_in_flight // _workers(config))
-    storage = root if "://" in root else str(Path(root).absolute())
-    return RunSpec(
-        env=config.env,
-        agent=config.agent,
-        model=model,
-        storage=storage,
-        env_options=config.env_options,
-        agent_options=config.agent_options,
-        limits=EpisodeLimits(**config.limits.model_dump()),
-    )
-
-
-def _resolved(config: RunConfig) -> dict[str, object]:
-    """The settings as run.json keeps them; the key is not among them."""
-    return redacted(config.model_dump(mode="json", exclude={"model": {"api_key"}}))
-
-
-@asynccontextmanager
-async def _opened_store(
-    config: RunConfig, tasks: Sequence[Task], root: str, questions: dict[str, str], *, resume: bool, force: bool
-) -> AsyncIterator[RunStore]:
-    def describe(key: EpisodeKey) -> str:
-        return questions.get(key.task, "")
-
-    if not resume:
-        resolved = _resolved(config)
-        info = RunInfo(
-            run_id=root.rstrip("/").rpartition("/")[2],
-            version=__version__,
-            config=resolved,
-            config_digest=config_digest(resolved),
-            command=tuple(_without_secrets(sys.argv)),
-            git_commit=await asyncio.to_thread(_git_commit),
-        )
-        async with RunStore.create(root, info, describe=describe) as store:
-            yield store
-        return
-    _refuse_changes(config, tasks, root, force=force)
-    async with RunStore.resume(root, describe=describe) as store:
-        yield store
-
-
-def _refuse_changes(config: RunConfig, tasks: Sequence[Task], root: str, *, force: bool) -> None:
-    """Before anything is written: a run that cannot go on as it was begun stays as it is."""
-    run = Run.open(root)
-    changed = [*differences(run.info.config, _resolved(config)), *changed_tasks(run.index, PHASE, 0, tasks)]
-    if changed and not force:
-        shown = "\n  ".join(changed[:10]) + (f"\n  ... and {len(changed) - 10} more" if len(changed) > 10 else "")
-        raise InputError(
-            f"run {run.info.run_id} cannot go on as it was begun:\n  {shown}\n"
-            f"start a new run, or go on all the same with --force"
-        )
-
-
-def _git_commit() -> str:
-    """The commit of deskroll's own sources, where they are a checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return found.stdout.strip() if found.returncode == 0 else ""
-
-
-def _without_secrets(command: Sequence[str]) -> list[str]:
-    return [MASK if "api_key" in each or is_secret(each) else each for each in command]
-
-
-@asynccontextmanager
-async def _opened_pool(
-    config: RunConfig, needed: list[DesktopSpec], sink: EventSink
-) -> AsyncIterator[tuple[Pool | PoolClient | None, str]]:
-    """The pool that the run uses, and where workers reach it."""
-    if not needed:
-        yield None, ""
-    elif config.pool:
-        async with PoolClient(config.pool) as client:
-            await client.status()
-            yield client, config.pool
-    else:
-        name = "local" if config.provider == "auto" else config.provider
-        settings = PoolConfig(
-            num_vms=config.num_vms,
-            min_vms=config.min_vms,
-            spec=needed[0],
-            resource_timeout=config.resource_timeout,
-        )
-        provider = make_provider(name, config.provider_options, sink)
-        for spec in needed[1:]:
-            provider.check_spec(spec)
-        socket = socket_path(secrets.token_hex(3), "pool")
-        async with Pool(provider, settings, sink=sink) as pool, PoolService(pool, Listen.parse(f"unix:{socket}")):
-            yield pool, f"unix:{socket}"
-
-
-@asynccontextmanager
-async def _backend(
-    config: RunConfig, spec: RunSpec, store: RunStore, pool: Pool | PoolClient | None, sink: EventSink
-) -> AsyncIterator[Backend]:
-    key = config.model.api_key.get_secret_value() if config.model.api_key else ""
-    if config.backend == "inline":
-        async with InlineBackend(spec, api_key=key, leases=pool, sink=sink) as inline:
-            yield inline
-        return
-    processes = ProcessConfig(workers=_workers(config), memory_mb=config.worker_memory_mb, hang_after=config.hang_after)
-    keep = (store.lock_fd,) if store.lock_fd is not None else ()
-    async with ProcessBackend(spec, processes, api_key=key, keep=keep, sink=sink) as backend:
-        yield backend
 
 
 @asynccontextmanager

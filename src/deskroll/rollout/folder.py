@@ -1,0 +1,106 @@
+"""A run's folder: where a new one is kept, what run.json says of it, and whether an old one may go on.
+
+Guarantees: no two runs share a folder unless somebody chose the name; a resume that is refused has written nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from deskroll import __version__
+from deskroll.errors import InputError, StoreError
+from deskroll.rollout.config import RunConfig, differences
+from deskroll.rollout.loading import PHASE
+from deskroll.rollout.plan import changed_tasks
+from deskroll.rollout.redaction import MASK, is_secret, redacted
+from deskroll.store import Run, RunInfo, RunStore, config_digest, join
+from deskroll.types import EpisodeKey, Task
+
+
+def new_root(config: RunConfig) -> str:
+    """Where a new run is kept: under the name that was chosen, or under one that nobody else has."""
+    if config.run_id:
+        return join(config.output_dir, config.run_id)
+    name = time.strftime("%Y%m%d-%H%M%S")
+    if "://" in config.output_dir:
+        return join(config.output_dir, f"{name}-{secrets.token_hex(2)}")
+    for n in range(1, 1000):
+        root = Path(join(config.output_dir, name if n == 1 else f"{name}-{n}"))
+        try:
+            root.parent.mkdir(parents=True, exist_ok=True)
+            root.mkdir()
+        except FileExistsError:
+            if root.exists():
+                continue
+            break  # a part of the path is something else: whoever opens the store says what
+        except OSError:
+            break
+        return str(root)
+    else:
+        raise StoreError(f"{config.output_dir} holds a thousand runs of {name}; choose a name with --set run_id=...")
+    return join(config.output_dir, name)
+
+
+def _resolved(config: RunConfig) -> dict[str, object]:
+    """The settings as run.json keeps them; the key is not among them."""
+    return redacted(config.model_dump(mode="json", exclude={"model": {"api_key"}}))
+
+
+@asynccontextmanager
+async def opened_store(
+    config: RunConfig, tasks: Sequence[Task], root: str, questions: dict[str, str], *, resume: bool, force: bool
+) -> AsyncIterator[RunStore]:
+    """The run's store: a new one, or that of a run that may go on."""
+
+    def describe(key: EpisodeKey) -> str:
+        return questions.get(key.task, "")
+
+    if not resume:
+        resolved = _resolved(config)
+        info = RunInfo(
+            run_id=root.rstrip("/").rpartition("/")[2],
+            version=__version__,
+            config=resolved,
+            config_digest=config_digest(resolved),
+            command=tuple(_without_secrets(sys.argv)),
+            git_commit=await asyncio.to_thread(_git_commit),
+        )
+        async with RunStore.create(root, info, describe=describe) as store:
+            yield store
+        return
+    _refuse_changes(config, tasks, root, force=force)
+    async with RunStore.resume(root, describe=describe) as store:
+        yield store
+
+
+def _refuse_changes(config: RunConfig, tasks: Sequence[Task], root: str, *, force: bool) -> None:
+    """Before anything is written: a run that cannot go on as it was begun stays as it is."""
+    run = Run.open(root)
+    changed = [*differences(run.info.config, _resolved(config)), *changed_tasks(run.index, PHASE, 0, tasks)]
+    if changed and not force:
+        shown = "\n  ".join(changed[:10]) + (f"\n  ... and {len(changed) - 10} more" if len(changed) > 10 else "")
+        raise InputError(
+            f"run {run.info.run_id} cannot go on as it was begun:\n  {shown}\n"
+            f"start a new run, or go on all the same with --force"
+        )
+
+
+def _git_commit() -> str:
+    """The commit of deskroll's own sources, where they are a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
+def _without_secrets(command: Sequence[str]) -> list[str]:
+    return [MASK if "api_key" in each or is_secret(each) else each for each in command]
