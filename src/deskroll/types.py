@@ -180,7 +180,7 @@ class Sent(Record, frozen=True):
     messages: int
     """The request held the first so many messages ..."""
     withheld: tuple[int, ...] = ()
-    """... with the images of these ones replaced by a line of text, to stay within the limits."""
+    """... with the screens and trees of these ones replaced by a line of text, to stay within the limits."""
 
 
 class Decision(Record, frozen=True):

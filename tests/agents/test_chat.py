@@ -67,8 +67,9 @@ async def test_what_is_seen_follows_the_results_in_a_message_of_its_own() -> Non
         seen = Observation(results=("a", "b"), screenshot=png(7), accessibility_tree="<tree/>", terminal="$ ls")
         await talk.agent.act(seen)
         assert [each["role"] for each in talk.sent()[-3:]] == ["tool", "tool", "user"]
-        text, image = talk.sent()[-1]["content"]
-        assert text["text"] == "Accessibility tree:\n<tree/>\n\nTerminal:\n$ ls\n\nThe screen now:"
+        text, tree, image = talk.sent()[-1]["content"]
+        assert text["text"] == "Terminal:\n$ ls\n\nThe screen now:"
+        assert tree["text"] == "Accessibility tree:\n<tree/>"
         assert image["image_url"]["url"].startswith("data:image/png;base64,")
 
 
@@ -212,6 +213,7 @@ async def test_a_long_text_is_cut_and_says_so(where: str) -> None:
         await talk.agent.act(BEGIN)
         await talk.agent.act(seen)
         said = talk.sent()[-1]["content"]
+        said = said[0]["text"] if isinstance(said, list) else said
         assert said.endswith("abcd\n[cut: 3600 of 4000 characters are not shown]")
         assert said.count("abcd") == 100
 
@@ -219,7 +221,18 @@ async def test_a_long_text_is_cut_and_says_so(where: str) -> None:
 async def test_a_text_of_just_the_limit_is_left_alone() -> None:
     async with talking("done", max_tree_tokens=100) as talk:
         await talk.agent.act(Observation(instruction="x", accessibility_tree="a" * 400))
-        assert talk.sent()[-1]["content"] == "x\n\nAccessibility tree:\n" + "a" * 400
+        assert [part["text"] for part in talk.sent()[-1]["content"]] == ["x", "Accessibility tree:\n" + "a" * 400]
+
+
+async def test_older_trees_are_withheld() -> None:
+    """A long episode would else send every tree that it ever saw, and outgrow any model."""
+    async with talking(tap(1), tap(2), tap(3), "done", max_images=1) as talk:
+        await talk.agent.act(Observation(instruction="Tap it.", accessibility_tree="<tree-0/>"))
+        for n in range(1, 4):
+            await talk.agent.act(Observation(results=("fine",), accessibility_tree=f"<tree-{n}/>"))
+        assert [b"<tree-%d/>" % n in talk.server.requests[-1] for n in range(4)] == [False, False, False, True]
+        assert b"Tap it." in talk.server.requests[-1]
+        assert all(b"<tree-%d/>" % n in b"".join(talk.notes.stored) for n in range(4)), "they are kept all the same"
 
 
 # --- by name ---------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ images = st.lists(
 calls = st.lists(st.builds(ToolRequest, id=texts, name=texts, arguments=texts), max_size=3)
 messages = st.one_of(
     st.builds(Message.system, texts),
-    st.builds(Message.user, texts, images),
+    st.builds(Message.user, texts, images, texts),
     st.builds(Message.tool, texts, texts, images),
     st.builds(lambda text, calls: Message.assistant(Completion(text=text, tool_calls=tuple(calls))), texts, calls),
 )
@@ -36,7 +36,8 @@ def test_stored_and_back_to_the_byte(data: st.DataObject) -> None:
     shown = data.draw(images)
     kind = data.draw(st.sampled_from(["user", "tool"]))
     text = data.draw(texts)
-    message = Message.user(text, shown) if kind == "user" else Message.tool("c", text, shown)
+    bulk = data.draw(texts)
+    message = Message.user(text, shown, bulk) if kind == "user" else Message.tool("c", text, shown)
     kept = dict(zip(message.names, (image for _, image in shown), strict=True))
     again = Message.restore(message.stored, kept.__getitem__)
     assert again.lean == message.lean

@@ -40,7 +40,7 @@ class ChatSettings(Settings):
     max_retries: int = Field(default=3, ge=0, le=100)
     """How often in a row a reply that cannot be used is answered with what is wrong."""
     max_images: int = Field(default=3, ge=1, le=1000)
-    """The most screens in a request: the last ones."""
+    """The most screens, and the most accessibility trees, in a request: the last ones."""
     max_tree_tokens: int = Field(default=4000, ge=100)
     """The most tokens (of four characters) of an accessibility tree, a terminal or a result."""
 
@@ -53,7 +53,7 @@ class ChatAgent:
     def __init__(self, surroundings: Surroundings, settings: ChatSettings) -> None:
         self._around = surroundings
         self._settings = settings
-        self._conversation = Conversation(surroundings.scribe, images=settings.max_images)
+        self._conversation = Conversation(surroundings.scribe, most=settings.max_images)
         self._tools = _encoded(surroundings) if surroundings.tools else None
         self._open: list[tuple[ToolRequest, int]] = []
         """Calls that were made of the last reply, each with the number of its actions."""
@@ -126,16 +126,15 @@ class ChatAgent:
             self._say("", observation)
 
     def _say(self, text: str, observation: Observation) -> None:
-        parts = [text]
-        if observation.accessibility_tree:
-            parts.append(f"Accessibility tree:\n{self._cut(observation.accessibility_tree)}")
+        parts, tree = [text], observation.accessibility_tree
+        bulk = f"Accessibility tree:\n{self._cut(tree)}" if tree else ""
         if observation.terminal:
             parts.append(f"Terminal:\n{self._cut(observation.terminal)}")
         images = []
         if observation.screenshot:
             parts.append("The screen now:")
             images = [(self._around.scribe.screen(observation.screenshot), observation.screenshot)]
-        self._conversation.add(Message.user("\n\n".join(each for each in parts if each), images))
+        self._conversation.add(Message.user("\n\n".join(each for each in parts if each), images, bulk))
 
     def _cut(self, text: str) -> str:
         most = self._settings.max_tree_tokens * _CHARACTERS_A_TOKEN

@@ -1,7 +1,7 @@
-"""Conversation: the messages of one attempt, in order, and which of their images the next request still holds.
+"""Conversation: the messages of one attempt, and which of their screens and trees the next request still holds.
 
 Guarantees: every message is kept by the scribe when it is added, and `Sent` says of each request which messages it held
-and which images were left out, so that each request can be built again from what was kept, to the byte.
+and which screens and trees were left out, so that each request can be built again from what was kept, to the byte.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from deskroll.types import Scribe, Sent
 
 
 class Conversation:
-    """Messages so far; at most the last `images` images are sent."""
+    """Messages so far; of those with a screen or a tree, only the last `most` are sent with it."""
 
-    def __init__(self, scribe: Scribe, *, images: int) -> None:
+    def __init__(self, scribe: Scribe, *, most: int) -> None:
         self._scribe = scribe
-        self._most = images
+        self._most = most
         self._messages: list[Message] = []
         self._pictured: list[int] = []
-        """Messages whose images are still sent."""
+        """Messages whose screens and trees are still sent."""
         self._withheld: list[int] = []
 
     def add(self, message: Message) -> None:
         """Take a message in, and let go of the images that are too old by now."""
-        if message.names:
+        if message.heavy:
             self._pictured.append(len(self._messages))
         self._messages.append(message)
         self._scribe.message(message.stored)
-        while len(self._pictured) > 1 and self._shown() > self._most:
+        while len(self._pictured) > self._most:
             oldest = self._pictured.pop(0)
             self._withheld.append(oldest)
             self._messages[oldest].let_go()  # a long episode would hold every screen that it ever saw
@@ -39,9 +39,6 @@ class Conversation:
         withheld = set(self._withheld)
         messages = [each.lean if n in withheld else each.sent for n, each in enumerate(self._messages)]
         return messages, Sent(messages=len(messages), withheld=tuple(self._withheld))
-
-    def _shown(self) -> int:
-        return sum(len(self._messages[n].names) for n in self._pictured)
 
 
 def rebuild(messages: Sequence[Message], sent: Sent) -> list[bytes]:

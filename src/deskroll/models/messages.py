@@ -3,8 +3,9 @@
 A message has three encodings, each a JSON object as bytes, each made when it is first asked for and then kept:
 
     sent     what the model gets: images as data URLs
-    lean     the same with every image replaced by the text `[image withheld]`
-    stored   what is written to disk: images by their names (`screens/3.png`), which `restore` undoes
+    lean     the same with every image replaced by the text `[image withheld]`, and its bulk (a long text that is of use
+             only while it is new, such as an accessibility tree) by `[text withheld]`
+    stored   what is written to disk: images by their names (`screens/3.png`), the bulk marked, which `restore` undoes
 
 Guarantees: the same input gives the same bytes; `restore(m.stored, images)` gives the same `sent` and the same `lean`,
 to the byte. No image passes through a JSON encoder, and its raw bytes are let go once `sent` was made.
@@ -29,21 +30,36 @@ Role = Literal["system", "user", "assistant", "tool"]
 Image = tuple[str, bytes]
 """The name that an image is stored under, and its bytes (PNG or JPEG)."""
 WITHHELD = "[image withheld]"
+BULK_WITHHELD = "[text withheld]"
 _MAGIC = ((b"\x89PNG\r\n\x1a\n", b"png"), (b"\xff\xd8\xff", b"jpeg"))
 _encode = msgspec.json.Encoder().encode
 _WITHHELD_PART = b'{"type":"text","text":%b}' % _encode(WITHHELD)
+_BULK_WITHHELD_PART = b'{"type":"text","text":%b}' % _encode(BULK_WITHHELD)
 
 
 class Message:
     """One message. Make it with `system`, `user`, `assistant` or `tool`; it does not change afterwards."""
 
-    __slots__ = ("_calls", "_images", "_lean", "_names", "_sent", "_stored", "call_id", "role", "text")
+    __slots__ = (
+        "_bulk",
+        "_calls",
+        "_gone",
+        "_images",
+        "_lean",
+        "_names",
+        "_sent",
+        "_stored",
+        "call_id",
+        "role",
+        "text",
+    )
 
     def __init__(
         self,
         role: Role,
         text: str = "",
         *,
+        bulk: str = "",
         images: Iterable[Image] = (),
         tool_calls: Sequence[ToolRequest] = (),
         tool_call_id: str = "",
@@ -52,6 +68,7 @@ class Message:
         for name, image in given:
             _media_type(name, image)
         self._set(role, text, tuple(name for name, _ in given), tool_calls, tool_call_id)
+        self._bulk = _utf8(bulk)
         self._images: Callable[[int], bytes] | None = lambda place: given[place][1]
 
     def _set(self, role: Role, text: str, names: tuple[str, ...], calls: Sequence[ToolRequest], call_id: str) -> None:
@@ -62,6 +79,8 @@ class Message:
         self.call_id = _utf8(call_id)
         self._names = tuple(_utf8(name) for name in names)
         self._calls = tuple(calls)
+        self._bulk = ""
+        self._gone = False
         self._sent: bytes | None = None
         self._lean: bytes | None = None
         self._stored: bytes | None = None
@@ -72,9 +91,9 @@ class Message:
         return cls("system", text)
 
     @classmethod
-    def user(cls, text: str = "", images: Iterable[Image] = ()) -> Message:
-        """What a user says and shows: the text, then the images."""
-        return cls("user", text, images=images)
+    def user(cls, text: str = "", images: Iterable[Image] = (), bulk: str = "") -> Message:
+        """What a user says and shows: the text, the bulk, then the images."""
+        return cls("user", text, bulk=bulk, images=images)
 
     @classmethod
     def assistant(cls, completion: Completion) -> Message:
@@ -94,7 +113,7 @@ class Message:
         except msgspec.MsgspecError as error:
             raise InputError(f"a stored message is broken: {error}") from None
         parts = read.content if isinstance(read.content, list) else []
-        text = read.content if isinstance(read.content, str) else "".join(part.text for part in parts)
+        text = read.content if isinstance(read.content, str) else "".join(each.text for each in parts if not each.bulk)
         names = tuple(part.image_url.url for part in parts if part.image_url is not None)
         calls = [
             ToolRequest(id=call.id, name=call.function.name, arguments=call.function.arguments)
@@ -102,6 +121,7 @@ class Message:
         ]
         message = cls.__new__(cls)
         message._set(read.role, text, names, calls, read.tool_call_id)
+        message._bulk = "".join(each.text for each in parts if each.bulk)
         message._images = lambda place: images(names[place])
         return message
 
@@ -109,6 +129,11 @@ class Message:
     def names(self) -> tuple[str, ...]:
         """The names of its images, in order."""
         return self._names
+
+    @property
+    def heavy(self) -> bool:
+        """Whether there is anything that can be withheld: images, or a bulk."""
+        return bool(self._names or self._bulk)
 
     @property
     def tool_calls(self) -> tuple[ToolRequest, ...]:
@@ -119,7 +144,9 @@ class Message:
     def sent(self) -> bytes:
         """What the model gets."""
         if self._sent is None:
-            self._sent = self._encoded(self._data_url)
+            if self._gone:
+                raise RuntimeError("what is heavy in this message was let go: it can be sent lean only")
+            self._sent = self._encoded(self._data_url, _part(self._bulk))
             self._images = None  # a third of what a conversation would otherwise hold in memory
         return self._sent
 
@@ -127,20 +154,21 @@ class Message:
     def lean(self) -> bytes:
         """What the model gets where images are withheld; the same as `sent` where there are none."""
         if self._lean is None:
-            self._lean = self._encoded(lambda _: _WITHHELD_PART) if self._names else self.sent
+            self._lean = self._encoded(lambda _: _WITHHELD_PART, _BULK_WITHHELD_PART) if self.heavy else self.sent
         return self._lean
 
     @property
     def stored(self) -> bytes:
         """What is written to disk."""
         if self._stored is None:
-            self._stored = self._encoded(self._by_name) if self._names else self.sent
+            marked = b'{"type":"text","bulk":true,"text":%b}' % _encode(self._bulk)
+            self._stored = self._encoded(self._by_name, marked) if self.heavy else self.sent
         return self._stored
 
     def let_go(self) -> None:
         """Free its images: it will be sent without them from now on, and `sent` cannot be asked for any more."""
-        if self._names:
-            self._lean, self._stored = self.lean, self.stored
+        if self.heavy:
+            self._lean, self._stored, self._gone = self.lean, self.stored, True
             self._sent = self._images = None
 
     def _data_url(self, place: int) -> bytes:
@@ -154,12 +182,14 @@ class Message:
     def _by_name(self, place: int) -> bytes:
         return b'{"type":"image_url","image_url":{"url":%b}}' % _encode(self._names[place])
 
-    def _encoded(self, image: Callable[[int], bytes]) -> bytes:
+    def _encoded(self, image: Callable[[int], bytes], bulk: bytes) -> bytes:
         fields = [b'{"role":"%b"' % self.role.encode()]
         if self.role == "tool":
             fields.append(b'"tool_call_id":%b' % _encode(self.call_id))
-        if self._names:
-            parts = [b'{"type":"text","text":%b}' % _encode(self.text)] if self.text else []
+        if self.heavy:
+            parts = [_part(self.text)] if self.text else []
+            if self._bulk:
+                parts.append(bulk)
             parts.extend(image(place) for place in range(len(self._names)))
             fields.append(b'"content":[' + b",".join(parts) + b"]")
         else:
@@ -197,6 +227,10 @@ def tool_results(results: Sequence[ToolResult], *, inline_images: bool = False, 
     return messages
 
 
+def _part(text: str) -> bytes:
+    return b'{"type":"text","text":%b}' % _encode(text)
+
+
 def _call(call: ToolRequest) -> bytes:
     function = b'{"name":%b,"arguments":%b}' % (_encode(_utf8(call.name)), _encode(_utf8(call.arguments)))
     return b'{"id":%b,"type":"function","function":%b}' % (_encode(_utf8(call.id)), function)
@@ -226,6 +260,7 @@ class _Url(msgspec.Struct):
 
 class _Part(msgspec.Struct):
     text: str = ""
+    bulk: bool = False
     image_url: _Url | None = None
 
 
