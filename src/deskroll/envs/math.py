@@ -58,8 +58,8 @@ def evaluate(text: str) -> Fraction:
             warnings.simplefilter("ignore")  # what Python thinks of odd code is nobody's business here
             tree = ast.parse(source, mode="eval")
         return _value(tree.body, source)
-    except SyntaxError as error:
-        raise ActionError(f"{text!r} is no expression: {error.msg}") from None
+    except (SyntaxError, ValueError) as error:  # the latter: null bytes, before Python 3.11.4
+        raise ActionError(f"{text!r} is no expression: {getattr(error, 'msg', error)}") from None
     except ZeroDivisionError:
         raise ActionError(f"{text!r} divides by zero") from None
     except (RecursionError, MemoryError):
