@@ -48,7 +48,10 @@ TABLE: Mapping[str, tuple[Entry, ...]] = {
     ),
     "env": (
         Entry("osworld", "deskroll.envs.osworld.env:OSWorldEnv", summary="a desktop: OSWorld's tasks, or your own"),
-        Entry("math", "deskroll.envs.math:MathEnv", summary="questions with a calculator; needs no desktop"),
+        Entry("math", "deskroll.envs.math:MathEnv", extra="math", summary="questions with a calculator"),
+        Entry("py", "deskroll.envs.python:PythonEnv", extra="py", summary="questions with a Python of their own"),
+        Entry("web", "deskroll.envs.web:WebEnv", extra="web", summary="questions with web search and pages"),
+        Entry("rag", "deskroll.envs.rag:RagEnv", extra="rag", summary="questions about documents of yours"),
     ),
     "agent": (Entry("chat", "deskroll.agents.chat:ChatAgent", summary="any chat model that calls tools"),),
 }

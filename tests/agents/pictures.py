@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deskroll.actions import Action, Answer
-from deskroll.desktops.base import Desktop
-from deskroll.envs import Ending, Moment
+from deskroll.envs import Ending, Means, Moment
 from deskroll.envs.tooled import ToolEnv, ToolSettings
 from deskroll.types import Observation, Score, StopReason, Task, Tool, ToolRequest
 from tests.agents.talk import TOOLS, decode, png
@@ -15,7 +14,7 @@ from tests.agents.talk import TOOLS, decode, png
 class PictureEnv(ToolEnv):
     """Every third picture is one that was shown before; the texts are as odd as texts can be."""
 
-    def __init__(self, task: Task, settings: ToolSettings, desktop: Desktop | None = None) -> None:
+    def __init__(self, task: Task, settings: ToolSettings, means: Means | None = None) -> None:
         super().__init__(task, settings)
         self._steps = 0
 

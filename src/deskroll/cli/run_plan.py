@@ -40,8 +40,7 @@ def _size(config: RunConfig, tasks: Sequence[Task]) -> Sizing:
     desktops = bool(desktop_specs(config, tasks))
     capabilities = None
     if desktops and not config.pool:
-        name = "local" if config.provider == "auto" else config.provider
-        capabilities = make_provider(name, config.provider_options).capabilities
+        capabilities = make_provider(config.provider, config.provider_options).capabilities
     seconds, origin = _task_seconds(config)
     return size_up(
         config, tasks, desktops=desktops, capabilities=capabilities, task_seconds=seconds, task_seconds_from=origin

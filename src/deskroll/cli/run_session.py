@@ -7,6 +7,7 @@ import shlex
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -21,6 +22,7 @@ from deskroll.errors import ConfigError, InputError, ModelError, NoDesktop, Stor
 from deskroll.models.base import ModelRefused
 from deskroll.models.client import ChatClient
 from deskroll.models.scripted import Script, ScriptedServer
+from deskroll.models.settings import ModelSettings
 from deskroll.report import terminal
 from deskroll.report.results import Results
 from deskroll.rollout.config import RunConfig
@@ -33,8 +35,23 @@ from deskroll.types import Episode, Task
 _CHECK_S = 15.0
 
 
-async def conduct(config: RunConfig, tasks: Sequence[Task], root: str, *, force: bool, as_json: bool) -> int:
-    """Run it to its end, or until it is interrupted; returns the exit code."""
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended."""
+
+    results: Results
+    folder: str
+    interrupted: bool
+    code: int
+    """The exit code."""
+
+    def tell(self, *, as_json: bool) -> None:
+        """Print what came of it, and what can be done next."""
+        _tell_end(Console(stderr=True), self.results, self.folder, as_json=as_json)
+
+
+async def conduct(config: RunConfig, tasks: Sequence[Task], root: str = "", *, force: bool = False) -> Ended:
+    """Run it to its end, or until it is interrupted, with its progress shown."""
     console = Console(stderr=True)
     raise_open_files()
     if root:
@@ -58,8 +75,8 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str, *, force:
     results = await asyncio.to_thread(Results.read, folder)
     # By a signal, or by `deskroll status --stop`; a run that was complete all the same is complete.
     interrupted = (interrupts.count > 0 or session.engine.stopping) and not results.summary().finished
-    _tell_end(console, results, folder, as_json=as_json, interrupted=interrupted)
-    return _exit_code(config, tasks, outcomes, interrupted=interrupted)
+    code = _exit_code(config, tasks, outcomes, interrupted=interrupted)
+    return Ended(results=results, folder=folder, interrupted=interrupted, code=code)
 
 
 def _refuse_live(root: str) -> None:
@@ -80,41 +97,50 @@ def _refuse_live(root: str) -> None:
 
 @asynccontextmanager
 async def _with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
-    """The settings with a model that answers: checked, or served here where it is a script."""
-    model = config.model
+    """The settings with models that answer: checked, or served here where they are scripts."""
+    limited = config.limits.max_cost_usd is not None
+    async with AsyncExitStack() as stack:
+        served = {"model": await stack.enter_async_context(_answering(config.model, "model", limited=limited))}
+        if config.judge is not None:
+            served["judge"] = await stack.enter_async_context(_answering(config.judge, "judge", limited=limited))
+        yield config.model_copy(update=served)
+
+
+@asynccontextmanager
+async def _answering(model: ModelSettings, name: str, *, limited: bool) -> AsyncIterator[ModelSettings]:
+    """One model; `limited`: its price must be known."""
     if not model.name.startswith(SCRIPTED):
-        await _check_model(config)
-        yield config
+        await _check_model(model, name, limited=limited)
+        yield model
         return
     path = Path(model.name.removeprefix(SCRIPTED))
     if not path.is_file():
-        raise ConfigError(f"model.name is {model.name!r}, and {str(path)!r} is no file; write scripted:FILE")
+        raise ConfigError(f"{name}.name is {model.name!r}, and {str(path)!r} is no file; write scripted:FILE")
     script = Script.load(path)
-    if config.limits.max_cost_usd is not None and model.price is None:
-        raise ConfigError("limits.max_cost_usd is set, and nobody knows the price of a script: set model.price, too")
+    if limited and model.price is None:
+        raise ConfigError(f"limits.max_cost_usd is set, and nobody knows the price of a script: set {name}.price, too")
     async with ScriptedServer(script) as server:
-        served = model.model_copy(update={"base_url": server.url})
-        yield config.model_copy(update={"model": served})
+        yield model.model_copy(update={"base_url": server.url})
 
 
-async def _check_model(config: RunConfig) -> None:
+async def _check_model(model: ModelSettings, name: str, *, limited: bool) -> None:
     """Find out before any desktop is started that a model cannot be asked."""
-    settings = config.model.model_copy(update={"timeout": _CHECK_S, "retries": 1})
+    settings = model.model_copy(update={"timeout": _CHECK_S, "retries": 1})
     async with ChatClient(settings) as client:
         try:
             await client.check()
-            if config.limits.max_cost_usd is not None and not client.knows_price:
-                unknown = f"the price of {config.model.name} is not known"
-                raise ConfigError(f"limits.max_cost_usd is set, and {unknown}: set model.price, too")
+            if limited and not client.knows_price:
+                unknown = f"the price of {model.name} is not known"
+                raise ConfigError(f"limits.max_cost_usd is set, and {unknown}: set {name}.price, too")
         except ModelRefused as error:
-            raise ConfigError(f"model: {error}") from None
+            raise ConfigError(f"{name}: {error}") from None
         except ModelError as error:
             raise ConfigError(
-                f"model: {error}; set --base-url and OPENAI_API_KEY, or use --model scripted:FILE"
+                f"{name}: {error}; set --base-url and OPENAI_API_KEY, or use --model scripted:FILE"
             ) from None
 
 
-def _tell_end(console: Console, results: Results, folder: str, *, as_json: bool, interrupted: bool) -> None:
+def _tell_end(console: Console, results: Results, folder: str, *, as_json: bool) -> None:
     summary = results.summary()
     if as_json:
         click.echo(msgspec.json.encode(summary))
@@ -136,5 +162,5 @@ def _exit_code(config: RunConfig, tasks: Sequence[Task], outcomes: list[Episode]
     if interrupted:
         return 130
     planned = len(tasks) * config.group_size
-    scored = sum(each.score.scored for each in outcomes)
-    return 0 if scored >= planned else 1
+    good = sum(each.score.scored if config.evaluate else each.failure is None for each in outcomes)
+    return 0 if good >= planned else 1

@@ -225,6 +225,12 @@ class Desktop(Protocol):
     def forward(self, port: int) -> AbstractAsyncContextManager[tuple[str, int]]:
         """Reach a TCP port inside the desktop at the (host, port) that this yields."""
 
+    async def start_recording(self) -> None:
+        """Begin a video of the screen."""
+
+    async def end_recording(self) -> bytes:
+        """End the video and return it (mp4)."""
+
     async def check(self) -> None:
         """Raise unless the guest answers and every part of the desktop is alive."""
 

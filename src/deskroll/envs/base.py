@@ -6,7 +6,9 @@ its tools: it names them for the model and turns what the model calls into actio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -15,6 +17,7 @@ from deskroll.actions import Action
 from deskroll.config import Settings, check
 from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.errors import InputError
+from deskroll.models.base import Model
 from deskroll.registry import Registry
 from deskroll.types import Observation, Phase, Record, Score, StopReason, Task, Tool, ToolRequest
 
@@ -37,6 +40,22 @@ class Ending(Record, frozen=True):
 
     stop: StopReason
     answer: str | None = None
+
+
+@dataclass(frozen=True)
+class Means:
+    """What an environment may use, besides its task and its options. Whoever hands it out takes it back."""
+
+    desktop: Desktop | None = None
+    """The desktop that its `desktop_spec` asked for."""
+    model: Model | None = None
+    """The run's own model, for tools that ask one; what it is asked is counted with the attempt."""
+    judge: Model | None = None
+    """The model that judges answers; counted, too."""
+    keep: Callable[[str, bytes], object] = lambda name, data: None
+    """Keeps a file with the attempt, under that name."""
+    folder: Path = Path()
+    """Where the file of tasks is: paths in tasks are relative to it."""
 
 
 class Env(Protocol):
@@ -72,21 +91,33 @@ class EnvKind(Protocol):
     def desktop_spec(task: Task, settings: Any) -> DesktopSpec | None:
         """The desktop that this task needs; None: none at all."""
 
+    @classmethod
+    def offered(cls, settings: Any) -> Sequence[Tool]:
+        """The tools that its agents get, as far as they are known without a task."""
+
     @staticmethod
     def check_task(task: Task) -> None:
         """Refuse, with an `InputError`, a task that can never be prepared or judged: before anything is started."""
 
-    def __call__(self, task: Task, settings: Any, desktop: Desktop | None) -> Env:
+    @staticmethod
+    def prepare(tasks: Sequence[Task], settings: Any, folder: Path) -> None:
+        """Make ready what these tasks share, once, before the first runs; `InputError` where that cannot be.
+
+        `folder` is that of the tasks' file. May take long (an index is built): it is called in a thread of its own.
+        """
+
+    def __call__(self, task: Task, settings: Any, means: Means) -> Env:
         """Make the environment of one attempt."""
 
 
 def env_kind(name: str, registry: Registry | None = None) -> EnvKind:
     """The kind of environment of that name."""
     kind: Any = (registry or Registry()).load("env", name)
-    static = [getattr(kind, name, None) for name in ("desktop_spec", "check_task")]
+    static = [getattr(kind, name, None) for name in ("desktop_spec", "offered", "check_task", "prepare")]
     if not (callable(kind) and all(map(callable, static)) and _has_settings(kind)):
         raise InputError(
-            f"{name!r} is no environment: it lacks Settings, desktop_spec or check_task; see deskroll.envs.EnvKind"
+            f"{name!r} is no environment: Settings, desktop_spec, offered, check_task or prepare is missing; "
+            f"see deskroll.envs.EnvKind"
         )
     return kind  # type: ignore[no-any-return]
 

@@ -7,17 +7,16 @@ episode; the episode ends with an `Answer`, and the answer is compared with the 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
-from pydantic import field_validator
 
 from deskroll.actions import Action, Answer, Done, Fail, ToolCall
-from deskroll.config import Settings
-from deskroll.desktops.base import Desktop, DesktopSpec
-from deskroll.envs.base import Ending, Moment
+from deskroll.desktops.base import DesktopSpec
+from deskroll.envs.answers import AnswerSettings, judge_answer
+from deskroll.envs.base import Ending, Means, Moment
 from deskroll.errors import ActionError, plain
-from deskroll.scoring import METRICS, score_answer
 from deskroll.types import Observation, Record, Score, StopReason, Task, Tool, ToolRequest
 
 LONGEST_RESULT = 20_000
@@ -51,18 +50,8 @@ class ToolFunction:
             return f"error: {type(error).__name__}: {plain(str(error))}"
 
 
-class ToolSettings(Settings):
+class ToolSettings(AnswerSettings):
     """Options of environments without a desktop."""
-
-    evaluation_metric: str = "exact_match"
-    """How answers are compared with the reference."""
-
-    @field_validator("evaluation_metric")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        if name not in METRICS:
-            raise ValueError(f"allowed: {', '.join(METRICS)}")
-        return name
 
 
 class ToolEnv:
@@ -70,9 +59,10 @@ class ToolEnv:
 
     Settings: ClassVar[type[ToolSettings]] = ToolSettings
 
-    def __init__(self, task: Task, settings: ToolSettings, desktop: Desktop | None = None) -> None:
+    def __init__(self, task: Task, settings: ToolSettings, means: Means | None = None) -> None:
         self._task = task
         self._settings = settings
+        self._means = means or Means()
         self._functions = self.functions()
 
     def functions(self) -> Mapping[str, ToolFunction]:
@@ -84,9 +74,18 @@ class ToolEnv:
         """None: it runs where the worker runs."""
         return None
 
+    @classmethod
+    def offered(cls, settings: ToolSettings) -> Sequence[Tool]:
+        """Its functions."""
+        return cls(Task(id="none", instruction=""), settings).tools
+
     @staticmethod
     def check_task(task: Task) -> None:
         """Any question will do; one without an answer is not scored."""
+
+    @staticmethod
+    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> None:
+        """Nothing is shared."""
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -123,7 +122,7 @@ class ToolEnv:
 
     async def score(self, ending: Ending) -> Score:
         """Compare the answer with the reference."""
-        return score_answer(self._settings.evaluation_metric, ending.answer, self._task.answer)
+        return await judge_answer(self._task, ending.answer, self._settings, self._means.judge)
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -86,6 +86,10 @@ class RunConfig(Settings):
     """Options of the agent."""
     model: ModelSettings = Field(default_factory=ModelSettings)
     """The model that the agent asks."""
+    judge: ModelSettings | None = None
+    """The model that judges answers (evaluation_metric llm_judgement); none: the one that the agent asks."""
+    evaluate: bool = True
+    """Whether attempts are judged; if not, they end unscored."""
     group_size: int = Field(default=1, ge=1, le=10_000)
     """Episodes of each task."""
     num_rollouts: int = Field(default=5, ge=1, le=1_000_000)
@@ -174,7 +178,7 @@ def _compared(before: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, An
     for name in sorted({*before, *now} - FREE):
         old, new = before.get(name), now.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
-            free = FREE_MODEL if name == "model" else frozenset()
+            free = FREE_MODEL if name in ("model", "judge") else frozenset()
             rows.extend((f"{name}.{each}", old.get(each), new.get(each)) for each in sorted({*old, *new} - free))
         else:
             rows.append((name, old, new))

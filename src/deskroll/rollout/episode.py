@@ -27,7 +27,7 @@ from deskroll.rollout.deadline import turns_within, within
 from deskroll.rollout.kit import Kit
 from deskroll.rollout.live import Live
 from deskroll.rollout.notebook import Notebook
-from deskroll.types import Decision, Episode, Observation, Phase, StopReason
+from deskroll.types import Decision, Episode, Observation, Phase, Score, StopReason
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | Non
     task, limits = live.order.task, kit.spec.limits
     live.enter(Phase.SETUP)
     with boundary(FailureClass.SETUP, f"task {task.id!r}"):
-        env = kit.env(task, desktop)
+        env = kit.env(task, desktop, notes)
     try:
         async with within(limits.setup_timeout, SetupError, f"the set-up of task {task.id!r}"):
             with boundary(FailureClass.SETUP, f"task {task.id!r}"):
@@ -69,6 +69,9 @@ async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | Non
             agent = kit.agent(env, tools, notes.writer)
         ending = await _turns(live, kit, env, agent, observation, notes)
         live.enter(Phase.SCORE)
+        if not kit.spec.evaluate:
+            notes.scored(ending, Score(value=None, reason="evaluation is switched off"))
+            return
         async with within(limits.score_timeout, EvaluatorError, f"the evaluation of task {task.id!r}"):
             with boundary(FailureClass.EVALUATOR, f"task {task.id!r}"):
                 notes.scored(ending, await env.score(ending))

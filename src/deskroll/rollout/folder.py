@@ -50,7 +50,7 @@ def new_root(config: RunConfig) -> str:
 
 def _resolved(config: RunConfig) -> dict[str, object]:
     """The settings as run.json keeps them; the key is not among them."""
-    return redacted(config.model_dump(mode="json", exclude={"model": {"api_key"}}))
+    return redacted(config.model_dump(mode="json", exclude={"model": {"api_key"}, "judge": {"api_key"}}))
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Protocol
 
 from deskroll.actions import Action
@@ -16,15 +17,15 @@ from deskroll.config import check
 from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.service import PoolClient
-from deskroll.envs import Env, EnvKind, env_kind, env_settings
+from deskroll.envs import Env, EnvKind, Means, env_kind, env_settings
 from deskroll.errors import DeskrollError, FailureClass, NoDesktop, boundary
-from deskroll.models.base import EndpointLoad
+from deskroll.models.base import EndpointLoad, Model
 from deskroll.models.client import ChatClient
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.live import Live
-from deskroll.rollout.orders import RunSpec
+from deskroll.rollout.orders import Keys, RunSpec
 from deskroll.store import AttemptWriter, Storage
-from deskroll.types import EventSink, Phase, Task, Tool, ToolRequest
+from deskroll.types import Completion, EventSink, Phase, Task, Tool, ToolRequest
 
 
 class Leases(Protocol):
@@ -36,14 +37,25 @@ class Leases(Protocol):
         """Wait for a desktop and hold it for the length of the block."""
 
 
+class Notes(Protocol):
+    """Where it is written down what an attempt's environment uses and leaves."""
+
+    def used(self, completion: Completion) -> None:
+        """Count one answer of a model."""
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Keep a file with the attempt."""
+
+
 class Kit:
     """Use with `async with Kit.open(...)`."""
 
-    def __init__(self, spec: RunSpec, model: ChatClient, leases: Leases | None) -> None:
+    def __init__(self, spec: RunSpec, model: ChatClient, judge: ChatClient, leases: Leases | None) -> None:
         self.spec = spec
         self.storage = Storage.at(spec.storage)
         self.model_name = model.settings.name
         self._model = model
+        self._judge = judge
         self._leases = leases
         self._envs: dict[str, tuple[EnvKind, object]] = {}
         self._agent_kind = agent_kind(spec.agent)
@@ -53,19 +65,23 @@ class Kit:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, spec: RunSpec, *, api_key: str = "", leases: Leases | None = None, sink: EventSink | None = None
+        cls, spec: RunSpec, keys: Keys, *, leases: Leases | None = None, sink: EventSink | None = None
     ) -> AsyncIterator[Kit]:
         """Open what the spec names; `leases` where the pool is in this process."""
         async with AsyncExitStack() as stack:
-            settings = check(ModelSettings, {**spec.model, "api_key": api_key or None}, "model")
-            model = await stack.enter_async_context(ChatClient(settings, sink=sink))
+            settings = check(ModelSettings, {**spec.model, "api_key": keys.model or None}, "model")
+            model = judge = await stack.enter_async_context(ChatClient(settings, sink=sink))
+            if spec.judge is not None:
+                settings = check(ModelSettings, {**spec.judge, "api_key": keys.judge or None}, "judge")
+                judge = await stack.enter_async_context(ChatClient(settings, sink=sink))
             if leases is None and spec.pool:
                 leases = await stack.enter_async_context(PoolClient(spec.pool))
-            yield cls(spec, model, leases)
+            yield cls(spec, model, judge, leases)
 
     def endpoints(self) -> tuple[EndpointLoad, ...]:
         """How the model's servers do."""
-        return (self._model.load(),)
+        own = self._judge is not self._model
+        return (self._model.load(), self._judge.load()) if own else (self._model.load(),)
 
     @asynccontextmanager
     async def desktop(self, live: Live) -> AsyncIterator[Desktop | None]:
@@ -92,10 +108,17 @@ class Kit:
             finally:
                 live.look = None
 
-    def env(self, task: Task, desktop: Desktop | None) -> Env:
-        """The environment of one attempt."""
+    def env(self, task: Task, desktop: Desktop | None, notes: Notes) -> Env:
+        """The environment of one attempt, of which these notes are taken."""
         kind, settings = self._kind(task.env or self.spec.env)
-        return kind(task, settings, desktop)
+        means = Means(
+            desktop=desktop,
+            model=_Counted(self._model, notes),
+            judge=_Counted(self._judge, notes),
+            keep=notes.keep,
+            folder=Path(self.spec.folder),
+        )
+        return kind(task, settings, means)
 
     def silence(self, asked_s: float) -> float:
         """For how long the model's server has answered nobody, of the time since it was asked."""
@@ -119,3 +142,17 @@ class Kit:
             options = self.spec.env_options if name == self.spec.env else {}
             self._envs[name] = (kind, env_settings(kind, options, name))
         return self._envs[name]
+
+
+class _Counted:
+    """A model whose answers are counted with the attempt that asked for them."""
+
+    def __init__(self, model: Model, notes: Notes) -> None:
+        self._model = model
+        self._notes = notes
+
+    async def complete(self, messages: Sequence[bytes], tools: bytes | None = None) -> Completion:
+        """Ask, and count."""
+        completion = await self._model.complete(messages, tools)
+        self._notes.used(completion)
+        return completion

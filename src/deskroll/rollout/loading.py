@@ -5,6 +5,7 @@ Guarantees: whatever is wrong and can be told without a model or a desktop is on
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -14,11 +15,11 @@ from deskroll.agents import agent_kind, agent_settings
 from deskroll.config import load
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
+from deskroll.desktops.providers.choice import choose
 from deskroll.desktops.service import Listen
 from deskroll.envs import env_kind, env_settings
 from deskroll.errors import ConfigError, InputError, StoreError
 from deskroll.models.settings import ModelSettings
-from deskroll.registry import Registry
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import TOKEN_VARIABLE
 from deskroll.rollout.redaction import without_masked
@@ -26,11 +27,11 @@ from deskroll.store import Run, find_run
 from deskroll.tasks import load_tasks
 from deskroll.types import Task
 
+_log = logging.getLogger(__name__)
 PHASE = "eval"
 """The phase of `deskroll run`."""
 SCRIPTED = "scripted:"
-"""A model whose name begins so answers from a script."""
-"""The phase of `deskroll run`."""
+"""A model whose name begins so answers from a script; without a file, from the one beside the tasks."""
 
 
 def load_run(path: Path | None, overrides: Sequence[str]) -> tuple[RunConfig, list[Task]]:
@@ -58,8 +59,13 @@ def _checked(config: RunConfig) -> tuple[RunConfig, list[Task]]:
     if not config.tasks:
         raise InputError("no tasks are given: name a file of tasks (JSON or JSONL), e.g. deskroll run tasks.jsonl")
     path = Path(config.tasks).absolute()
-    config = config.model_copy(update={"tasks": str(path), "model": _placed(config.model)})
     tasks = load_tasks(path, limit=config.limit)
+    return checked_run(config.model_copy(update={"tasks": str(path)}), tasks)
+
+
+def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[Task]]:
+    """The settings as they will be used, with these tasks; `InputError` where they cannot be."""
+    config = _with_provider(config.model_copy(update={"model": _placed(config.model, Path(config.tasks))}))
     agent_settings(agent_kind(config.agent), config.agent_options, config.agent)
     _check_provider(config, _wanted(config, tasks))
     _check_tasks(config, tasks)
@@ -68,11 +74,32 @@ def _checked(config: RunConfig) -> tuple[RunConfig, list[Task]]:
     return config, tasks
 
 
-def _placed(model: ModelSettings) -> ModelSettings:
+def _placed(model: ModelSettings, tasks: Path) -> ModelSettings:
     """The model, with the script that it answers from named by a path that holds from everywhere."""
+    if model.name == SCRIPTED.rstrip(":"):
+        beside = tasks.with_suffix(".script.yaml")
+        if not beside.is_file():
+            raise ConfigError(
+                f"model.name is 'scripted', and there is no script beside the tasks ({beside}); "
+                f"write one, or name one with scripted:FILE"
+            )
+        return model.model_copy(update={"name": f"{SCRIPTED}{beside}"})
     if not model.name.startswith(SCRIPTED) or model.name == SCRIPTED:
         return model
     return model.model_copy(update={"name": f"{SCRIPTED}{Path(model.name.removeprefix(SCRIPTED)).absolute()}"})
+
+
+def _with_provider(config: RunConfig) -> RunConfig:
+    """The settings with the provider that the desktops come from; what takes its place is told."""
+    if config.pool:
+        return config
+    choice = choose(config.provider, config.provider_options, os.environ)
+    options = dict(config.env_options)
+    if choice.substituted:
+        snapshot = options.pop("snapshot_name", "")
+        _log.warning("%s%s", choice.substituted, f"; nor is snapshot_name ({snapshot})" if snapshot else "")
+    update = {"provider": choice.name, "provider_options": choice.options, "env_options": options}
+    return config.model_copy(update=update)
 
 
 def desktop_specs(config: RunConfig, tasks: Sequence[Task]) -> list[DesktopSpec]:
@@ -101,6 +128,17 @@ def _wanted(config: RunConfig, tasks: Sequence[Task]) -> list[tuple[Task, Deskto
     return wanted
 
 
+def prepare_envs(config: RunConfig, tasks: Sequence[Task]) -> None:
+    """Make ready what the environments of these tasks share; may take long."""
+    by_kind: dict[str, list[Task]] = {}
+    for task in tasks:
+        by_kind.setdefault(task.env or config.env, []).append(task)
+    for name, those in by_kind.items():
+        kind = env_kind(name)
+        settings = env_settings(kind, config.env_options if name == config.env else {}, name)
+        kind.prepare(those, settings, Path(config.tasks).parent)
+
+
 def _check_tasks(config: RunConfig, tasks: Sequence[Task]) -> None:
     """That every task can be prepared and judged at all."""
     for task in tasks:
@@ -112,8 +150,7 @@ def _check_tasks(config: RunConfig, tasks: Sequence[Task]) -> None:
 
 def _check_provider(config: RunConfig, wanted: Sequence[tuple[Task, DesktopSpec]]) -> None:
     """That the provider exists and, where it is used, has these options and can make these desktops."""
-    name = "local" if config.provider == "auto" else config.provider
-    Registry().find("provider", name)
+    name = config.provider
     if config.pool:
         try:
             Listen.parse(config.pool)

@@ -13,7 +13,7 @@ from deskroll.rollout.budget import Budget
 from deskroll.rollout.kit import Kit
 from deskroll.rollout.live import Live
 from deskroll.store import AttemptWriter
-from deskroll.types import Decision, Episode, Failure, Observation, Phase, Score, Step, StopReason
+from deskroll.types import Completion, Decision, Episode, Failure, Observation, Phase, Score, Step, StopReason
 
 LONGEST_ANSWER = 100_000
 """Characters of an answer that are kept with the outcome; all of it is in the conversation."""
@@ -25,7 +25,7 @@ class Notebook:
     def __init__(self, live: Live, kit: Kit) -> None:
         order = live.order
         self.writer = AttemptWriter(kit.storage, order.key, order.attempt)
-        live.note = self._keep
+        live.note = self.keep
         self.limits = kit.spec.limits
         self.budget = Budget(self.limits)
         self._live = live
@@ -40,8 +40,13 @@ class Notebook:
         self._pending: Decision | None = None
         """What the agent decided and of which nothing has come yet."""
 
-    def _keep(self, name: str, data: bytes) -> None:
+    def keep(self, name: str, data: bytes) -> None:
+        """Keep a file with the attempt."""
         self.writer.file(name, data)
+
+    def used(self, completion: Completion) -> None:
+        """Count an answer that the environment had from a model."""
+        self.budget.used(completion)
 
     def decided(self, decision: Decision) -> None:
         """The agent has decided: from now on what happens may be its doing."""

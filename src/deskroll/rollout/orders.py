@@ -32,11 +32,27 @@ class RunSpec(Record, frozen=True):
     model: dict[str, Any]
     """The model's settings; its key travels beside this, never in it."""
     storage: str
+    folder: str = ""
+    """Where the file of tasks is."""
+    judge: dict[str, Any] | None = None
+    """The settings of the model that judges answers; None: the model itself."""
     env_options: dict[str, Any] = msgspec.field(default_factory=dict)
     agent_options: dict[str, Any] = msgspec.field(default_factory=dict)
     limits: EpisodeLimits = EpisodeLimits()
+    evaluate: bool = True
+    """Whether attempts are judged."""
     pool: str = ""
     """Where the pool answers; empty: no episode needs a desktop."""
+
+
+class Keys(Record, frozen=True):
+    """The keys of a run's models. They travel beside the spec, never in it, and show themselves to nobody."""
+
+    model: str = ""
+    judge: str = ""
+
+    def __repr__(self) -> str:
+        return "Keys(...)"
 
 
 class Order(Record, frozen=True):

@@ -7,17 +7,19 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool import Pool, PoolConfig
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.service import Listen, PoolClient, PoolService
+from deskroll.models.settings import ModelSettings
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.backends.inline import InlineBackend
 from deskroll.rollout.backends.process import ProcessBackend, ProcessConfig
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import socket_path
-from deskroll.rollout.orders import EpisodeLimits, RunSpec
+from deskroll.rollout.orders import EpisodeLimits, Keys, RunSpec
 from deskroll.store import RunStore
 from deskroll.types import EventSink
 
@@ -30,21 +32,32 @@ def _workers(config: RunConfig) -> int:
 
 def run_spec(config: RunConfig, root: str) -> RunSpec:
     """What every episode of the run has in common."""
-    model = config.model.model_dump(mode="json")
-    model.pop("api_key")
-    if config.model.max_in_flight is not None and config.backend == "process":
-        # Each worker has a client of its own; together they have no more than this.
-        model["max_in_flight"] = max(1, config.model.max_in_flight // _workers(config))
     storage = root if "://" in root else str(Path(root).absolute())
     return RunSpec(
         env=config.env,
         agent=config.agent,
-        model=model,
+        model=_model(config, config.model),
+        judge=None if config.judge is None else _model(config, config.judge),
         storage=storage,
+        folder=str(Path(config.tasks).parent),
         env_options=config.env_options,
         agent_options=config.agent_options,
+        evaluate=config.evaluate,
         limits=EpisodeLimits(**config.limits.model_dump()),
     )
+
+
+def _model(config: RunConfig, settings: ModelSettings) -> dict[str, Any]:
+    """A model's settings, for one worker, without its key."""
+    dumped = settings.model_dump(mode="json", exclude={"api_key"})
+    if settings.max_in_flight is not None and config.backend == "process":
+        # Each worker has a client of its own; together they have no more than this.
+        dumped["max_in_flight"] = max(1, settings.max_in_flight // _workers(config))
+    return dumped
+
+
+def _key(settings: ModelSettings | None) -> str:
+    return settings.api_key.get_secret_value() if settings is not None and settings.api_key else ""
 
 
 @asynccontextmanager
@@ -59,14 +72,13 @@ async def opened_pool(
             await client.status()
             yield client, config.pool
     else:
-        name = "local" if config.provider == "auto" else config.provider
         settings = PoolConfig(
             num_vms=config.num_vms,
             min_vms=config.min_vms,
             spec=needed[0],
             resource_timeout=config.resource_timeout,
         )
-        provider = make_provider(name, config.provider_options, sink)
+        provider = make_provider(config.provider, config.provider_options, sink)
         for spec in needed[1:]:
             provider.check_spec(spec)
         socket = socket_path(secrets.token_hex(3), "pool")
@@ -79,12 +91,12 @@ async def opened_backend(
     config: RunConfig, spec: RunSpec, store: RunStore, pool: Pool | PoolClient | None, sink: EventSink
 ) -> AsyncIterator[Backend]:
     """Where episodes run."""
-    key = config.model.api_key.get_secret_value() if config.model.api_key else ""
+    keys = Keys(model=_key(config.model), judge=_key(config.judge))
     if config.backend == "inline":
-        async with InlineBackend(spec, api_key=key, leases=pool, sink=sink) as inline:
+        async with InlineBackend(spec, keys, leases=pool, sink=sink) as inline:
             yield inline
         return
     processes = ProcessConfig(workers=_workers(config), memory_mb=config.worker_memory_mb, hang_after=config.hang_after)
     keep = (store.lock_fd,) if store.lock_fd is not None else ()
-    async with ProcessBackend(spec, processes, api_key=key, keep=keep, sink=sink) as backend:
+    async with ProcessBackend(spec, processes, keys=keys, keep=keep, sink=sink) as backend:
         yield backend

@@ -25,7 +25,7 @@ from deskroll.rollout.desktop_journal import DesktopJournal
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.folder import new_root, opened_store
 from deskroll.rollout.limits import Limits
-from deskroll.rollout.loading import PHASE, desktop_specs
+from deskroll.rollout.loading import PHASE, desktop_specs, prepare_envs
 from deskroll.rollout.parts import opened_backend, opened_pool, run_spec
 from deskroll.rollout.plan import failed_before, left_to_do
 from deskroll.rollout.retry import Retries
@@ -69,6 +69,7 @@ class Session:
         root = resume or new_root(config)
         needed = desktop_specs(config, tasks)
         spec = run_spec(config, root)
+        await asyncio.to_thread(prepare_envs, config, tasks)
         journal = DesktopJournal(guarded(sink))
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(

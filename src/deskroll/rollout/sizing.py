@@ -56,7 +56,7 @@ def size_up(
     boot = capabilities.boot_s if capabilities else 0.0
     parallel = min(in_flight, num_vms) if desktops else in_flight
     expected = episodes / max(parallel, 1) * (task_seconds + (reset if in_flight >= num_vms else 0.0)) + boot
-    ours = config.provider in ("auto", "local")
+    ours = config.provider == "local"
     memory = workers * _WORKER_MB + in_flight * _EPISODE_MB + (num_vms * _DESKTOP_MB if desktops and ours else 0)
     available = _available_mb()
     ratio = config.num_rollouts / num_vms if num_vms else 0.0

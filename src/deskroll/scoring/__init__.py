@@ -1,5 +1,9 @@
-"""Judges an answer: a number with its reason, or 'not scored' with its reason."""
+"""Judges an answer: a number with its reason, or 'not scored' with its reason.
 
-from deskroll.scoring.text import METRICS, score_answer
+`compare` applies a metric that asks no model, `score_answer` any of them; `METRICS` names them all.
+"""
 
-__all__ = ["METRICS", "score_answer"]
+from deskroll.scoring.metrics import METRICS, Metric, compare, score_answer
+from deskroll.scoring.numbers import Tolerance
+
+__all__ = ["METRICS", "Metric", "Tolerance", "compare", "score_answer"]

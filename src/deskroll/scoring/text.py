@@ -1,42 +1,87 @@
-"""Metrics that compare an answer with a reference, as texts: pure functions from two texts to a number in 0..1."""
+"""Metrics that compare an answer with a reference as texts. Pure, and quick whatever the texts are.
+
+`exact_match` reads all of both texts. The others fold them first (`fold.py`), and of an answer of more than
+`LONGEST_READ` characters they read the beginning; the reason of the score says so. A reference of that length is for
+`exact_match` and `similarity` only: the others give no score.
+"""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Mapping
+from collections import Counter
 
-from deskroll.errors import ConfigError
+from deskroll.scoring.fold import LONGEST_READ, folded, normalised, pieces, tokens
 from deskroll.types import Score
 
-
-def exact_match(answer: str, reference: str) -> float:
-    """1 when both are the same text, but for case, width and the white space around and between words."""
-    return float(_folded(answer) == _folded(reference))
-
-
-def contains_answer(answer: str, reference: str) -> float:
-    """1 when the reference stands somewhere in the answer, compared as `exact_match` does."""
-    return float(bool(_folded(reference)) and _folded(reference) in _folded(answer))
+LONGEST_COMPARED = 20_000
+"""Characters of each text between which `similarity` counts edits: the time that takes grows with their product."""
+_WORD = 6
+"""For so many characters of an answer that are not read, `f1_score` counts a word that is not shared."""
 
 
-METRICS: Mapping[str, Callable[[str, str], float]] = {
-    "exact_match": exact_match,
-    "contains_answer": contains_answer,
-}
-"""By the names that configurations use."""
+def exact_match(answer: str, reference: str) -> Score:
+    """1 when both are the same characters, but for white space around them and how accents are encoded."""
+    same = normalised("NFC", answer.strip()) == normalised("NFC", reference.strip())
+    return Score(value=float(same), reason=_reason("exact_match"))
 
 
-def score_answer(metric: str, answer: str | None, reference: str | None) -> Score:
-    """Judge an answer. Without a reference nothing can be said; no answer at all is a wrong one."""
-    if metric not in METRICS:
-        raise ConfigError(f"evaluation_metric is {metric!r}; allowed: {', '.join(METRICS)}")
-    if reference is None:
-        return Score(value=None, reason="the task has no reference answer")
-    if answer is None:
-        return Score(value=0.0, reason="no answer was given")
-    value = METRICS[metric](answer, reference)
-    return Score(value=value, reason=f"{metric} with the reference answer")
+def f1_score(answer: str, reference: str) -> Score:
+    """The harmonic mean of precision and recall over words, as in SQuAD's evaluation."""
+    if len(reference) > LONGEST_READ:
+        return _too_long("f1_score", reference)
+    given, wanted = tokens(answer), tokens(reference)
+    if given and wanted:
+        shared = (Counter(given) & Counter(wanted)).total()
+        unread = max(0, len(answer) - LONGEST_READ) // _WORD
+        value = 2 * shared / (len(given) + unread + len(wanted))
+    else:
+        value = float(given == wanted)
+    return Score(value=value, reason=_reason("f1_score") + _cut(answer))
 
 
-def _folded(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+def similarity(answer: str, reference: str) -> Score:
+    """1 less the edits (Levenshtein) that turn one text into the other, over the length of the longer one.
+
+    What lies beyond the lengths that are read counts as different, so the value never flatters.
+    """
+    from rapidfuzz.distance import Levenshtein  # noqa: PLC0415  (a run with another metric does without)
+
+    reason = _reason("similarity")
+    if answer == reference:
+        return Score(value=1.0, reason=reason)
+    given, wanted = folded(answer), folded(reference)
+    unread = max(0, max(len(answer), len(reference)) - LONGEST_READ)
+    beyond = max(0, max(len(given), len(wanted)) - LONGEST_COMPARED) if given != wanted else 0
+    if unread or beyond:
+        reason += f"; only the first {LONGEST_COMPARED} characters were compared, the rest counts as different"
+    edits = Levenshtein.distance(given[:LONGEST_COMPARED], wanted[:LONGEST_COMPARED]) + beyond + unread
+    longest = max(len(given), len(wanted)) + unread
+    return Score(value=1 - edits / longest if longest else 1.0, reason=reason)
+
+
+def contains_answer(answer: str, reference: str) -> Score:
+    """1 when the reference stands in the answer as whole words and whole numbers; an empty one never does."""
+    if len(reference) > LONGEST_READ:
+        return _too_long("contains_answer", reference)
+    wanted = pieces(reference)
+    value = bool(wanted) and _joined(wanted) in _joined(pieces(answer))
+    return Score(value=float(value), reason=_reason("contains_answer") + _cut(answer))
+
+
+def _joined(parts: list[str]) -> str:
+    """Pieces as one text, so that whole pieces are found by a search that takes linear time."""
+    return "\0" + "\0".join(parts) + "\0"
+
+
+def _reason(metric: str) -> str:
+    return f"{metric} with the reference answer"
+
+
+def _cut(answer: str) -> str:
+    if len(answer) <= LONGEST_READ:
+        return ""
+    return f"; only the first {LONGEST_READ} of the answer's {len(answer)} characters were read"
+
+
+def _too_long(metric: str, reference: str) -> Score:
+    why = f"the reference answer has {len(reference)} characters, and {metric} takes {LONGEST_READ}"
+    return Score(value=None, reason=f"{why}: use exact_match or similarity")

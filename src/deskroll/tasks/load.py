@@ -22,6 +22,7 @@ _LONGEST_ID = 500
 _INSTRUCTION = ("instruction", "question")
 """OSWorld's name for it, and that of question-and-answer files."""
 _SETUP = ("config", "setup")
+_SHARED = ("action_space", "observation_type")
 
 
 def load_tasks(path: Path, *, limit: int | None = None) -> list[Task]:
@@ -48,6 +49,7 @@ def parse_task(raw: object, where: str) -> Task:
     if len(task_id) > _LONGEST_ID:
         raise InputError(f"{where}: id has {len(task_id)} characters; allowed: at most {_LONGEST_ID}")
     where = f"{where}: task {task_id!r}"
+    _refuse_shared(rest, where)
     name = next((each for each in _INSTRUCTION if each in rest), "question")
     answer = rest.pop("answer", None)
     task = Task(
@@ -154,6 +156,18 @@ def _text(value: object, name: str, where: str, *, empty: bool = False) -> str:
         shown = "empty" if isinstance(value, str) else f"a {_kind(value)}"
         raise InputError(f"{where}: {name} is {shown}; it must be a text")
     return value
+
+
+def _refuse_shared(rest: dict[str, Any], where: str) -> None:
+    """What all tasks of a run share cannot be set by one of them."""
+    env_config = rest.get("env_config")
+    for place, values in (("", rest), ("env_config.", env_config if isinstance(env_config, dict) else {})):
+        for name in _SHARED:
+            if name in values:
+                raise InputError(
+                    f"{where}: {place}{name} is a start-up setting, which all tasks of a run share; take it out of the "
+                    f"task and set it for the run (env_options.{name})"
+                )
 
 
 def _mapping(value: object, name: str, where: str) -> dict[str, Any]:

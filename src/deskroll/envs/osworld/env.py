@@ -6,21 +6,26 @@ the episode, is its caller's affair.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 
 from deskroll.actions import Action, Answer, Done, Fail
 from deskroll.actions.computer13 import decode
-from deskroll.desktops.base import ActionResult, Desktop, DesktopSpec, Observe, Settle, StepResult
-from deskroll.envs.base import Ending, Moment
+from deskroll.desktops.base import ActionResult, DesktopSpec, Observe, Settle, StepResult
+from deskroll.envs.answers import judge_answer
+from deskroll.envs.base import Ending, Means, Moment
 from deskroll.envs.osworld.evaluate import check_evaluator, evaluate
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import check_steps, prepare
 from deskroll.envs.osworld.tools import COMPUTER_13
-from deskroll.errors import ActionError, InputError, SetupError, plain
+from deskroll.errors import ActionError, GuestError, InputError, SetupError, plain
 from deskroll.types import Observation, Phase, Score, StopReason, Task, Tool, ToolRequest
+
+_log = logging.getLogger(__name__)
 
 
 class OSWorldEnv:
@@ -28,15 +33,17 @@ class OSWorldEnv:
 
     Settings: ClassVar[type[OSWorldSettings]] = OSWorldSettings
 
-    def __init__(self, task: Task, settings: OSWorldSettings, desktop: Desktop | None) -> None:
-        if desktop is None:
+    def __init__(self, task: Task, settings: OSWorldSettings, means: Means) -> None:
+        if means.desktop is None:
             raise SetupError(f"task {task.id!r} needs a desktop, and none was given")
         self._task = task
         self._settings = settings
-        self._desktop = desktop
+        self._desktop = means.desktop
+        self._means = means
+        self._recording = False
         self._observe = Observe(
             screenshot="screenshot" in settings.observation_type,
-            tree="a11y_tree" in settings.observation_type,
+            tree="a11y_tree" in settings.observation_type and settings.require_a11y_tree,
             terminal=settings.require_terminal,
         )
         cap = settings.sleep_after_execution
@@ -59,22 +66,41 @@ class OSWorldEnv:
             raise InputError('env_config must be an object, e.g. {"proxy": true}')
         return spec.overridden(env_config)
 
+    @classmethod
+    def offered(cls, settings: OSWorldSettings) -> Sequence[Tool]:
+        """The computer."""
+        return [COMPUTER_13]
+
     @staticmethod
     def check_task(task: Task) -> None:
         """Its set-up steps and its evaluator must be known."""
         check_steps(task)
         check_evaluator(task)
 
+    @staticmethod
+    def prepare(tasks: Sequence[Task], settings: OSWorldSettings, folder: Path) -> None:
+        """Nothing is shared: each desktop is made ready by its pool."""
+
     @property
     def tools(self) -> Sequence[Tool]:
         """The computer."""
-        return [COMPUTER_13]
+        return self.offered(self._settings)
 
     async def reset(self) -> Observation:
         """Perform the set-up steps, and look."""
         await prepare(self._task, self._desktop)
+        self._recording = self._settings.enable_recording and await self._record()
         seen = await self._desktop.step((), settle=self._settle if self._task.setup else None, observe=self._observe)
         return msgspec.structs.replace(_seen(seen, ()), instruction=self._task.instruction)
+
+    async def _record(self) -> bool:
+        """Begin the recording; an attempt without one is worth more than none."""
+        try:
+            await self._desktop.start_recording()
+        except GuestError as error:
+            _log.warning("task %r is not recorded: desktop %s: %s", self._task.id, self._desktop.id, error)
+            return False
+        return True
 
     def decode(self, call: ToolRequest) -> Sequence[Action]:
         """One call is one action."""
@@ -99,11 +125,16 @@ class OSWorldEnv:
         return _ended(last, observation, seen)
 
     async def score(self, ending: Ending) -> Score:
-        """Judge the desktop's state."""
+        """Judge the desktop's state or, where the task has no evaluator, the answer."""
+        if "func" not in self._task.evaluator:
+            return await judge_answer(self._task, ending.answer, self._settings, self._means.judge)
         return await evaluate(self._task, self._desktop, ending)
 
     async def close(self) -> None:
-        """The desktop is its caller's."""
+        """Keep the recording; the desktop is its caller's."""
+        if self._recording:
+            self._recording = False
+            self._means.keep("recording.mp4", await self._desktop.end_recording())
 
 
 def _ended(last: Action | None, observation: Observation, seen: StepResult) -> Moment:

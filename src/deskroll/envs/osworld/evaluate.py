@@ -12,7 +12,6 @@ from typing import Any
 from deskroll.desktops.base import Desktop
 from deskroll.envs.base import Ending
 from deskroll.errors import EvaluatorError, GuestError, InputError
-from deskroll.scoring import score_answer
 from deskroll.types import Score, StopReason, Task
 
 _RUN_S = 120.0
@@ -37,8 +36,6 @@ async def evaluate(task: Task, desktop: Desktop, ending: Ending) -> Score:
         found = ending.stop is StopReason.FAIL
         said = "said so" if found else "did not say so"
         return Score(value=float(found), reason=f"the task cannot be done, and the agent {said}")
-    if func is None:
-        return score_answer("exact_match", ending.answer, task.answer)
     if func != "exact_match":
         raise EvaluatorError(f"task {task.id!r}: there is no evaluator {func!r}; known: exact_match, infeasible")
     if ending.stop is StopReason.FAIL:

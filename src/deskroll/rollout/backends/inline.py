@@ -10,7 +10,7 @@ from deskroll.errors import DeskrollError
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.crew import Crew
 from deskroll.rollout.kit import Kit, Leases
-from deskroll.rollout.orders import Order, RunSpec
+from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.types import Episode, EpisodeKey, EventSink
 
 
@@ -18,10 +18,10 @@ class InlineBackend:
     """Runs attempts right here. A crash of one is a crash of all: use processes for anything that matters."""
 
     def __init__(
-        self, spec: RunSpec, *, api_key: str = "", leases: Leases | None = None, sink: EventSink | None = None
+        self, spec: RunSpec, keys: Keys | None = None, *, leases: Leases | None = None, sink: EventSink | None = None
     ) -> None:
         self._spec = spec
-        self._api_key = api_key
+        self._keys = keys or Keys()
         self._leases = leases
         self._sink = sink
         self._stack = AsyncExitStack()
@@ -29,7 +29,7 @@ class InlineBackend:
         self._dumps: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> InlineBackend:
-        kit = Kit.open(self._spec, api_key=self._api_key, leases=self._leases, sink=self._sink)
+        kit = Kit.open(self._spec, self._keys, leases=self._leases, sink=self._sink)
         self._crew = Crew(await self._stack.enter_async_context(kit))
         return self
 

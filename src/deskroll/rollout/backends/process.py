@@ -19,7 +19,7 @@ from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.hand import Hand
 from deskroll.rollout.backends.nursery import Nursery
 from deskroll.rollout.backends.wire import LOG_EVENT, Setup
-from deskroll.rollout.orders import Order, RunSpec
+from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarded
 
 _log = logging.getLogger(__name__)
@@ -50,11 +50,11 @@ class ProcessBackend:
         spec: RunSpec,
         config: ProcessConfig | None = None,
         *,
-        api_key: str = "",
+        keys: Keys | None = None,
         keep: tuple[int, ...] = (),
         sink: EventSink | None = None,
     ) -> None:
-        self._setup = Setup(spec=spec, api_key=api_key, path=tuple(sys.path))
+        self._setup = Setup(spec=spec, keys=keys or Keys(), path=tuple(sys.path))
         self._config = config or ProcessConfig()
         self._sink = guarded(sink)
         self._nursery = Nursery(keep)

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from deskroll.rollout.orders import Order, RunSpec, Vitals
+from deskroll.rollout.orders import Keys, Order, RunSpec, Vitals
 from deskroll.types import Episode, EpisodeKey, Event, Failure, Record
 
 LARGEST = 256 * 1024**2
@@ -23,12 +23,9 @@ class Setup(Record, frozen=True, tag="setup"):
     """Begin: what all episodes have in common."""
 
     spec: RunSpec
-    api_key: str = ""
+    keys: Keys = Keys()
     path: tuple[str, ...] = ()
     """Where the coordinator finds modules: plug-ins that it can import, its workers can, too."""
-
-    def __repr__(self) -> str:
-        return f"Setup(spec={self.spec!r}, api_key=...)"
 
 
 class Run(Record, frozen=True, tag="run"):

@@ -97,7 +97,7 @@ class _Worker:
             return
         sys.path[:] = first.path
         try:
-            async with Kit.open(first.spec, api_key=first.api_key, sink=self._events) as kit:
+            async with Kit.open(first.spec, first.keys, sink=self._events) as kit:
                 crew = Crew(kit)
                 beating = asyncio.create_task(self._beat(channel, crew))
                 try:

@@ -308,7 +308,7 @@ def _check_spec(spec: DesktopSpec) -> None:
     ):
         if not low <= value <= high:
             raise InputError(f"DesktopSpec.{name} is {value}; allowed: {low} to {high}")
-    if spec.snapshot:
+    if spec.snapshot not in ("", "init_state"):  # the latter is what the state of a new desktop is called elsewhere
         raise InputError(
             f"DesktopSpec.snapshot is {spec.snapshot!r}; local desktops have no snapshots: each one is new"
         )

@@ -1,0 +1,153 @@
+"""Benchmark: a file of tasks, and the judging of answers to them, as the users' documents name it.
+
+Thin: reading is `deskroll.tasks`, judging is `deskroll.scoring`. For a checkout; it is not in the wheel.
+
+    benchmark = Benchmark(data_path="data/math_examples.jsonl")
+    results = benchmark.evaluate({"sum": "42"}, metric="numeric_match")
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deskroll.errors import EvaluatorError, InputError
+from deskroll.models.client import ChatClient
+from deskroll.models.settings import ModelSettings
+from deskroll.scoring import METRICS, score_answer
+from deskroll.tasks import load_tasks
+from deskroll.types import Score, Task
+
+
+@dataclass(frozen=True)
+class BenchmarkItem:
+    """One task."""
+
+    id: str
+    question: str
+    answer: str | None
+    """The reference; None where the task has none, or is judged by the state that it leaves."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """Every other key of the task: OSWorld's `config`, `evaluator`, `snapshot`, ..., `env_config`, and your own."""
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """What one answer came to."""
+
+    item_id: str
+    question: str
+    ground_truth: str | None
+    prediction: str | None
+    score: float | None
+    """None: it could not be judged; `reason` says why. That is no 0."""
+    metric_name: str
+    reason: str
+
+
+class Benchmark:
+    """A file of tasks: JSON (a list, `{"items": [...]}`, one object) or JSONL."""
+
+    def __init__(self, data_path: str | Path, name: str = "") -> None:
+        self.data_path = Path(data_path)
+        self.name = name or self.data_path.stem
+        self.tasks: list[Task] = load_tasks(self.data_path)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __iter__(self) -> Iterator[BenchmarkItem]:
+        return iter(self.get_items())
+
+    def get_items(self) -> list[BenchmarkItem]:
+        """All tasks, in the file's order."""
+        return [_item(task) for task in self.tasks]
+
+    def get_item(self, item_id: str) -> BenchmarkItem:
+        """One task, by its id."""
+        found = [task for task in self.tasks if task.id == item_id]
+        if not found:
+            raise InputError(f"{self.data_path}: there is no task {item_id!r}")
+        return _item(found[0])
+
+    def evaluate(
+        self,
+        predictions: Mapping[str, str | None] | Sequence[Mapping[str, Any]],
+        metric: str = "exact_match",
+        *,
+        judge_model: str = "",
+    ) -> list[EvaluationResult]:
+        """Judge answers: a mapping from id to answer, or records with `task_id` (or `id`) and `answer`.
+
+        Every task is in the result: one without an answer scores 0, and one whose record holds an error and no answer
+        is not scored. `judge_model` is for the metric llm_judgement.
+        """
+        if metric not in METRICS:
+            raise InputError(f"metric is {metric!r}; allowed: {', '.join(METRICS)}")
+        answers, errors = _answers(predictions)
+        unknown = [name for name in answers if name not in {task.id for task in self.tasks}]
+        if unknown:
+            raise InputError(f"{self.data_path}: there is no task {unknown[0]!r}, of which there is an answer")
+        return asyncio.run(self._judged(answers, errors, metric, judge_model))
+
+    async def _judged(
+        self, answers: Mapping[str, str | None], errors: Mapping[str, str], metric: str, judge_model: str
+    ) -> list[EvaluationResult]:
+        settings = ModelSettings(name=judge_model) if judge_model else ModelSettings()
+        results = []
+        async with ChatClient(settings) as judge:
+            for task in self.tasks:
+                answer = answers.get(task.id)
+                score = await _score(task, answer, errors.get(task.id, ""), metric, judge)
+                results.append(
+                    EvaluationResult(
+                        item_id=task.id,
+                        question=task.instruction,
+                        ground_truth=task.answer,
+                        prediction=answer,
+                        score=score.value,
+                        metric_name=metric,
+                        reason=score.reason,
+                    )
+                )
+        return results
+
+
+async def _score(task: Task, answer: str | None, error: str, metric: str, judge: ChatClient) -> Score:
+    if answer is None and error:
+        return Score(value=None, reason=error)
+    try:
+        return await score_answer(metric, answer, task.answer, question=task.instruction, judge=judge)
+    except EvaluatorError as failed:
+        return Score(value=None, reason=str(failed))
+
+
+def _answers(
+    predictions: Mapping[str, str | None] | Sequence[Mapping[str, Any]],
+) -> tuple[dict[str, str | None], dict[str, str]]:
+    """Answers and errors, by the task's id."""
+    if isinstance(predictions, Mapping):
+        return dict(predictions), {}
+    answers: dict[str, str | None] = {}
+    errors: dict[str, str] = {}
+    for n, record in enumerate(predictions):
+        name = record.get("task_id", record.get("id"))
+        if name is None:
+            raise InputError(f"predictions[{n}] has neither task_id nor id")
+        answers[str(name)] = record.get("answer")
+        if record.get("error"):
+            errors[str(name)] = str(record["error"])
+    return answers, errors
+
+
+def _item(task: Task) -> BenchmarkItem:
+    metadata = dict(task.metadata)
+    for name, value in (("domain", task.domain), ("env", task.env), ("evaluator", task.evaluator)):
+        if value:
+            metadata[name] = value
+    if task.setup:
+        metadata["config"] = list(task.setup)
+    return BenchmarkItem(id=task.id, question=task.instruction, answer=task.answer, metadata=metadata)

@@ -1,0 +1,282 @@
+"""Every key of env_kwargs and agent_config_dict has an effect that can be seen, or is refused with a reason."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from benchmark import Benchmark
+from deskroll.errors import InputError
+from deskroll.store import Run
+from run_parallel_rollout import ParallelRolloutConfig, RolloutRecord, run_parallel_rollout
+from tests.seeds.conftest import serve
+
+pytestmark = pytest.mark.usefixtures("model_variables")
+
+SUDO = "echo other-word | sudo -S -k id -u > ~/who.txt"
+"""Works with the password `other-word` alone."""
+TASK = {
+    "id": "who",
+    "instruction": "Find out who sudo is. A terminal is open.",
+    "answer": "It is zero",
+    "config": [
+        {
+            "type": "launch",
+            "parameters": {"command": ["lxterminal", "--no-remote", "-e", "sh -c 'echo in-the-terminal; exec cat'"]},
+        },
+        {"type": "execute", "parameters": {"command": ["bash", "-c", f"{SUDO}; true"]}},
+        {"type": "sleep", "parameters": {"seconds": 1}},
+    ],
+}
+TYPE = {"tools": [{"name": "computer", "arguments": {"action_type": "TYPING", "parameters": {"text": "x"}}}]}
+WRONG = {"tools": [{"name": "computer", "arguments": {"action_type": "NO_SUCH"}}]}
+REPLIES = [
+    {"when": "Find out who", "turns": [TYPE, {"text": "it is zero"}]},
+    {"when": "Keep typing", "turns": [TYPE] * 5},
+    {"when": "Be wrong once", "turns": [WRONG, {"text": "42"}]},
+    {"turns": [{"text": "42"}]},
+]
+
+
+@dataclass
+class Done:
+    """One run, and what it left."""
+
+    records: list[RolloutRecord]
+    log: str
+    run: Run
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.run.info.config
+
+    @property
+    def text(self) -> str:
+        """Everything that was said in the first task."""
+        return json.dumps(self.records[0]["messages"])
+
+    def files(self) -> list[str]:
+        episode = self.run.outcomes()[0]
+        return self.run.attempt(episode.key, episode.attempt).files()
+
+    def screen_size(self) -> tuple[int, int]:
+        episode = self.run.outcomes()[0]
+        data = self.run.attempt(episode.key, episode.attempt).image("screens/0.png")
+        return Image.open(io.BytesIO(data)).size
+
+    def settled(self) -> str:
+        episode = self.run.outcomes()[0]
+        return self.run.attempt(episode.key, episode.attempt).steps()[0].settled
+
+
+@contextmanager
+def logged() -> Iterator[io.StringIO]:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logging.getLogger("deskroll").addHandler(handler)
+    try:
+        yield stream
+    finally:
+        logging.getLogger("deskroll").removeHandler(handler)
+
+
+@pytest.fixture(scope="module")
+def model_variables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    path = tmp_path_factory.mktemp("options") / "script.json"
+    path.write_text(json.dumps({"replies": REPLIES}))
+    with serve(path) as url:
+        os.environ |= {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "sk-test"}
+        yield
+        del os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"]
+
+
+class Rollouts:
+    """Runs one task, with options."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.count = 0
+
+    def __call__(self, task: dict[str, Any] = TASK, *, mode: str = "osworld", agent: Any = None, **kwargs: Any) -> Done:
+        self.count += 1
+        data = self.folder / f"{self.count}.jsonl"
+        data.write_text(json.dumps(task))
+        config = ParallelRolloutConfig(
+            num_rollouts=1,
+            num_vms=1,
+            env_mode=mode,
+            env_kwargs=kwargs,
+            agent_config_dict=agent or {},
+            output_dir=str(self.folder / f"out-{self.count}"),
+        )
+        with logged() as stream:
+            records = run_parallel_rollout(config, Benchmark(data_path=data))
+        runs = list((self.folder / f"out-{self.count}").glob("*/run.json"))
+        return Done(records, stream.getvalue(), Run.open(runs[0].parent) if runs else None)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def rollouts(tmp_path_factory: pytest.TempPathFactory) -> Rollouts:
+    return Rollouts(tmp_path_factory.mktemp("rollouts"))
+
+
+@pytest.fixture(scope="module")
+def usual(rollouts: Rollouts) -> Done:
+    """With the documents' defaults."""
+    return rollouts()
+
+
+@pytest.fixture(scope="module")
+def other(rollouts: Rollouts) -> Done:
+    """With everything else."""
+    return rollouts(
+        provider_name="local",
+        snapshot_name="init_state",
+        action_space="computer_13",
+        observation_type="screenshot",
+        screen_width=1024,
+        screen_height=768,
+        headless=False,
+        require_terminal=True,
+        os_type="Ubuntu",
+        client_password="other-word",
+        sleep_after_execution=0.0,
+        enable_recording=False,
+        agent={"model_name": "another", "evaluation_metric": "f1_score"},
+    )
+
+
+EFFECTS: dict[str, Callable[[Done], object]] = {
+    "provider_name": lambda done: done.config["provider"] if "Accessibility" not in done.text else "auto, so local",
+    "observation_type": lambda done: "Accessibility tree" in done.text,
+    "screen_width": lambda done: done.screen_size()[0],
+    "screen_height": lambda done: done.screen_size()[1],
+    "headless": lambda done: "headless is false" in done.log,
+    "require_terminal": lambda done: "Terminal:\\\\nin-the-terminal" in done.text,
+    "sleep_after_execution": lambda done: done.settled(),
+    "enable_recording": lambda done: "recording.mp4" in done.files(),
+    "model_name": lambda done: done.run.outcomes()[0].model,
+    "evaluation_metric": lambda done: done.records[0]["evaluation_score"],
+}
+"""What differs between the two runs, for each key that both of them can have."""
+
+
+@pytest.mark.parametrize("key", EFFECTS)
+def test_an_option_has_an_effect(usual: Done, other: Done, key: str) -> None:
+    assert EFFECTS[key](usual) != EFFECTS[key](other)
+
+
+def test_without_a_tree_none_is_seen(rollouts: Rollouts, usual: Done) -> None:
+    assert "Accessibility tree" in usual.text
+    assert "Accessibility tree" not in rollouts(require_a11y_tree=False).text
+
+
+def test_the_password_is_the_desktops(rollouts: Rollouts) -> None:
+    task = {**TASK, "evaluator": {
+        "func": "exact_match",
+        "result": {"type": "vm_command_line", "command": "cat ~/who.txt"},
+        "expected": {"type": "rule", "rules": {"expected": "0"}},
+    }}  # fmt: skip
+    assert rollouts(task).records[0]["evaluation_score"] == 0
+    assert rollouts(task, client_password="other-word").records[0]["evaluation_score"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "said"),
+    [
+        ({"provider_name": "vmware"}, "needs the program vmrun.*DESKROLL_PROVIDER=local"),
+        ({"provider_name": "virtualbox"}, "VBoxManage.*DESKROLL_PROVIDER=local"),
+        *[
+            ({"provider_name": name}, "not part of this version.*DESKROLL_PROVIDER=local")
+            for name in ("aws", "gcp", "azure", "aliyun", "volcengine")
+        ],
+        ({"provider_name": "dcoker"}, "dcoker"),
+        ({"provider_name": "local", "path_to_vm": "/vm.vmx"}, "path_to_vm"),
+        ({"snapshot_name": "clean_desktop"}, "local desktops have no snapshots"),
+        ({"action_space": "pyautogui"}, "this version has no 'pyautogui'; allowed: computer_13"),
+        ({"action_space": "claude_computer_use"}, "this version has no 'claude_computer_use'"),
+        ({"observation_type": "som"}, "this version has no 'som'; allowed: screenshot, a11y_tree"),
+        ({"observation_type": "a11y_tree", "require_a11y_tree": False}, "nothing would be seen"),
+        ({"os_type": "Windows"}, "this version has no 'Windows'; allowed: Ubuntu"),
+        ({"region": "us-east-1"}, "region belongs to clouds"),
+        ({"headless": "yes"}, "headless is 'yes'; allowed: True, False"),
+        ({"screen_width": 7}, "screen_width"),
+        ({"screen_heigth": 700}, "screen_heigth"),
+        ({"sleep_after_execution": -1}, "sleep_after_execution"),
+        ({"agent": {"max_turn": 3}}, "agent_config_dict has no key 'max_turn'; known: .*max_turns"),
+        ({"agent": {"evaluation_metric": "bleu"}}, "allowed: exact_match, f1_score"),
+        ({"agent": {"save_results": "no"}}, "save_results is 'no'; allowed: True, False"),
+        ({"agent": {"max_turns": 0}}, "max_turns"),
+        ({"mode": "math", "path_to_vm": "/vm.vmx"}, "path_to_vm belongs to desktops, and env_mode 'math' has none"),
+        ({"mode": "math", "require_terminal": True}, "require_terminal"),
+        ({"mode": "chess"}, "chess"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_the_reason(rollouts: Rollouts, kwargs: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        rollouts(**kwargs)
+
+
+def test_a_machine_that_is_not_there_is_told_under_auto(rollouts: Rollouts) -> None:
+    task = {"id": "no", "instruction": "Fly.", "evaluator": {"func": "infeasible"}}
+    done = rollouts(task, path_to_vm="/vms/ubuntu.vmx")
+    assert "path_to_vm is not used" in done.log
+    assert done.config["provider"] == "local"
+
+
+QUESTION = {"id": "q", "question": "What is 6 * 7?", "answer": "42"}
+
+
+def test_results_are_saved_unless_told_not_to(rollouts: Rollouts) -> None:
+    kept, gone = rollouts(QUESTION, mode="math"), rollouts(QUESTION, mode="math", agent={"save_results": False})
+    assert kept.run is not None
+    assert gone.run is None
+    assert "nothing was saved" in gone.log
+    assert gone.records[0]["evaluation_score"] == 1
+    assert gone.records[0]["messages"]
+
+
+def test_results_are_judged_unless_told_not_to(rollouts: Rollouts) -> None:
+    record = rollouts(QUESTION, mode="math", agent={"evaluate_results": False}).records[0]
+    assert (record["answer"], record["evaluation_score"], record["success"]) == ("42", None, None)
+    assert record["error"] == "evaluation is switched off"
+
+
+def test_turns_are_limited(rollouts: Rollouts) -> None:
+    task = {"id": "t", "question": "Keep typing.", "answer": "x"}
+    done = rollouts(task, provider_name="sim", agent={"max_turns": 2})
+    assert (done.run.outcomes()[0].stop, done.run.outcomes()[0].actions) == ("max_turns", 2)
+
+
+def test_a_wrong_call_may_be_mended_so_often(rollouts: Rollouts) -> None:
+    task = {"id": "w", "question": "Be wrong once.", "answer": "42"}
+    assert rollouts(task, provider_name="sim").records[0]["evaluation_score"] == 1
+    done = rollouts(task, provider_name="sim", agent={"max_retries": 0})
+    assert done.records[0]["evaluation_score"] == 0
+    assert "could not be used" in str(done.records[0]["error"])
+
+
+def test_the_defaults_are_the_documents() -> None:
+    config = ParallelRolloutConfig()
+    assert (config.num_rollouts, config.num_vms, config.env_mode) == (5, 3, "osworld")
+    assert (config.env_kwargs, config.agent_config_dict) == ({}, {})
+    assert (config.output_dir, config.use_resource_pool) == ("results", True)
+
+
+def test_the_defaults_of_the_dictionaries(usual: Done) -> None:
+    config = usual.config
+    assert config["model"]["name"] == "gpt-4"
+    assert config["limits"]["max_turns"] == 50
+    assert config["agent_options"]["max_retries"] == 3
+    assert config["env_options"] == {"enable_recording": True, "evaluation_metric": "exact_match"}
+    assert usual.screen_size() == (1920, 1080)

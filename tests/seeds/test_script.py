@@ -1,0 +1,141 @@
+"""The script's command line: both spellings, both documents' defaults, errors without a traceback, Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.rollout.conftest import until
+from tests.seeds.conftest import ROOT, Checkout
+
+SCRIPT = ROOT / "src" / "run_parallel_rollout.py"
+
+
+def script(*args: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), *args]
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def config(folder: Path) -> dict[str, Any]:
+    (found,) = folder.rglob("run.json")
+    data: dict[str, Any] = json.loads(found.read_text())["config"]
+    return data
+
+
+def test_both_spellings_of_every_flag_mean_the_same(checkout: Checkout) -> None:
+    flags = {
+        "mode": "osworld", "data": "data/osworld_examples.jsonl", "num-rollouts": "2", "num-vms": "1",
+        "use-vm-pool": None, "path-to-vm": "/vm.vmx", "provider-name": "vmware", "action-space": "computer_13",
+        "screen-width": "800", "screen-height": "600", "model": "m", "max-turns": "7", "max-retries": "1",
+        "headless": None, "snapshot-name": "init_state", "client-password": "word", "output-dir": "out",
+    }  # fmt: skip
+    other = {"mode": "env_mode", "data": "data_path", "use-vm-pool": "use_resource_pool"}
+    runs = []
+    for n, spelled in enumerate(({name: name for name in flags}, {each: other.get(each, each) for each in flags})):
+        args = []
+        for name, value in {**flags, "output-dir": f"out-{n}"}.items():
+            flag = spelled[name].replace("-", "_") if n else spelled[name]
+            args += [f"--{flag}", *([value] if value else [])]
+        done = script(*args, cwd=checkout.folder, env={**checkout.env, "DESKROLL_PROVIDER": "sim"})
+        assert "Error" not in done.stderr, done.stderr
+        runs.append(config(checkout.folder / f"out-{n}"))
+    for run in runs:
+        run["output_dir"] = ""
+    assert runs[0] == runs[1]
+    assert runs[0]["limits"]["max_turns"] == 7
+    assert runs[0]["env_options"]["screen_width"] == 800
+    assert (runs[0]["num_rollouts"], runs[0]["num_vms"]) == (2, 1)
+
+
+def test_the_defaults_are_those_of_the_second_document(checkout: Checkout) -> None:
+    done = script(
+        "--data", "data/critical_tasks.jsonl", cwd=checkout.folder, env={**checkout.env, "DESKROLL_PROVIDER": "sim"}
+    )
+    run = config(checkout.folder / "results")
+    assert run["model"]["name"] == "gpt-4.1-2025-04-14"
+    assert run["limits"]["max_turns"] == 100
+    assert run["agent_options"]["max_retries"] == 3
+    assert run["env"] == "osworld"
+    # Without the pool each rollout has a desktop of its own.
+    assert (run["num_rollouts"], run["num_vms"]) == (5, 5)
+    assert "parallel rollout finished: 4 tasks" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ([], "--data"),
+        (["--data", "nowhere.jsonl"], "nowhere.jsonl: there is no such file"),
+        (["--data", "data/math_examples.jsonl", "--mode", "chess"], "chess"),
+        (["--data", "data/math_examples.jsonl", "--mode", "math", "--use-vm-pool"], "leave it out"),
+        (["--data", "data/math_examples.jsonl", "--mode", "math", "--screen-width", "5"], "screen_width"),
+        (["--data", "data/osworld_examples.jsonl", "--provider-name", "vmware"], "DESKROLL_PROVIDER=local"),
+        (["--data", "data/osworld_examples.jsonl", "--num-rollouts", "0"], "num_rollouts"),
+        (["--data", "data/osworld_examples.jsonl", "--no-such"], "--no-such"),
+    ],
+)
+def test_bad_input_is_one_message(checkout: Checkout, args: list[str], said: str) -> None:
+    done = script(*args, cwd=checkout.folder, env=checkout.env)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(checkout.folder.glob("results/*"))
+
+
+def test_a_python_without_the_packages_is_told_what_to_do(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-S", "-I", str(SCRIPT)],
+        cwd=tmp_path,
+        env={},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "make setup" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("first", ["from benchmark import Benchmark", "from src.run_parallel_rollout import *"])
+def test_both_modules_are_found_from_the_root(checkout: Checkout, first: str) -> None:
+    source = f"{first}\nfrom src.run_parallel_rollout import ParallelRolloutConfig\nfrom benchmark import Benchmark\n"
+    (checkout.folder / "script.py").write_text(source)
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=checkout.folder,
+        env=checkout.env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+async def test_interrupted_it_releases_every_desktop(checkout: Checkout, runtime_folder: Path) -> None:
+    def desktops() -> list[int]:
+        names = ("Xvfb", "deskroll-guest")
+        return [
+            each.pid
+            for each in psutil.process_iter(["name", "cmdline"])
+            if each.info["name"] in names or (each.info["cmdline"] or [""])[0] in names
+        ]
+
+    before = set(desktops())
+    command = [sys.executable, str(SCRIPT), "--data", "data/large_dataset.jsonl", "--num-vms", "2", "--use_vm_pool"]
+    with subprocess.Popen(command, cwd=checkout.folder, env=checkout.env, stderr=subprocess.PIPE, text=True) as run:
+        await until(lambda: any(checkout.folder.glob("results/*/episodes/eval/0/*/0/1/steps.jsonl")), "a step is done")
+        for _ in range(2):
+            os.kill(run.pid, signal.SIGINT)
+        _, err = run.communicate(timeout=60, check=False)
+        assert run.returncode == 130, err
+    await until(lambda: set(desktops()) <= before, "no desktop is left")
