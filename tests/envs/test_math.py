@@ -1,9 +1,14 @@
-"""The calculator: exact, and safe against whatever a model may write."""
+"""The calculator: exact, symbolic, and safe against whatever a model may write."""
 
 from __future__ import annotations
 
+import asyncio
+import re
+import subprocess
+import sys
 import time
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +18,9 @@ from deskroll.envs.tooled import LONGEST_RESULT
 from deskroll.errors import ActionError
 from deskroll.types import Task, ToolRequest
 
-VALUES = {
+ROOT = Path(__file__).parent.parent.parent
+
+PLAIN = {
     "6*7": 42, "2*(3+4)": 14, "1/3 + 1/6": Fraction(1, 2), "0.1+0.2": Fraction(3, 10), "7//2": 3, "-7//2": -4,
     "-7%3": 2, "2**10": 1024, "2^10": 1024, "2**-2": Fraction(1, 4), "-2**2": -4, "+5": 5, " 1 ": 1, "1_000": 1000,
     "0x10": 16, "1e3": 1000, ".5": Fraction(1, 2), "5.": 5, "0**0": 1, "1**999999": 1, "(-1)**1001": -1, "--1": 1,
@@ -22,32 +29,83 @@ VALUES = {
     "1e-400 * 1e400": 1,  # a float would be 0
 }  # fmt: skip
 
-HOSTILE = {
+NOT_PLAIN = {
     "9**9**9": "too large", "9**9**9**9": "too large", "2**99999999": "too large", "10**-99999": "too large",
     "1e999999999": "too large", "1e-999999999": "too large", "1e99999999999999999999": "too large",
     "(2**10000)**2": "too large", "2**9999 * 2**9999": "too large", "(1/7)**99999": "too large",
-    "__import__('os').system('true')": "neither a number", "open('x')": "neither a number", "x": "neither a number",
-    "(lambda: 1)()": "neither a number", "[1][0]": "neither a number", "'a'*9": "neither a number",
-    "1 if 1 else 2": "neither a number", "1 < 2": "neither a number", "True": "neither a number", "1j": "neither",
-    "f'{1}'": "neither a number", "1, 2": "neither a number", "~1": "neither a number", "1 << 9": "neither a number",
-    "1 or 2": "neither a number", "1or 2": "neither a number", "1()": "neither a number",
-    "x := 1": "no expression", "import os": "no expression", "1; 2": "no expression", "1 +": "no expression",
-    "": "no expression", "1\0": "no expression", "²": "no expression", "1 2": "no expression",
+    "open('x')": "neither a number", "x": "neither a number", "True": "neither a number", "1j": "neither",
+    "1 or 2": "neither a number", "1()": "neither a number", "import os": "no expression", "1 +": "no expression",
+    "": "no expression", "1\0": "no expression", "²": "no expression",
     "(" * 900 + "1" + ")" * 900: "no expression", "-" * 1999 + "1": "nested too deeply",
     "1/0": "divides by zero", "1//0": "divides by zero", "1%0": "divides by zero", "0**-1": "divides by zero",
     "1/(1/3 - 1/3)": "divides by zero", "2**0.5": "only whole powers", "1" * (LONGEST + 1): "allowed: 2000",
 }  # fmt: skip
 
+SYMBOLIC = {
+    "sqrt(8)": "2*sqrt(2) (2.82842712474619)", "2**0.5": "sqrt(2) (1.41421356237310)", "√16": "4", "√(2)*√2": "2",
+    "2×3÷4": "3/2 (1.5)", "pi": "pi (3.14159265358979)", "sin(30 deg)": "1/2 (0.5)", "sin(30deg)": "1/2 (0.5)",
+    "sin(deg(30))": "1/2 (0.5)", "cos(60°)": "1/2 (0.5)", "sin(pi/6)": "1/2 (0.5)",
+    "sin(1)": "sin(1) (0.841470984807897)",
+    "asin(1/2)": "pi/6 (0.523598775598299)", "atan2(1, 1)": "pi/4 (0.785398163397448)", "degrees(pi)": "180",
+    "log(E)": "1", "ln(e^2)": "2", "log10(1000)": "3", "log2(8)": "3", "log(8, 4)": "3/2 (1.5)", "exp(0)": "1",
+    "exp(1)": "E (2.71828182845905)", "factorial(10)": "3628800", "5!": "120", "binomial(52, 5)": "2598960",
+    "perm(5, 2)": "20", "gcd(12, 18, 24)": "6", "lcm(4, 6)": "12", "floor(7/2)": "3", "ceil(pi)": "4", "abs(-3)": "3",
+    "min(1, 2, -5)": "-5", "max([3, 9])": "9", "round(pi, 2)": "157/50 (3.14)", "round(2.5)": "2",
+    "round(1234, -2)": "1200", "sum(k^2, k, 1, 10)": "385", "sum(k**2, (k, 1, 10))": "385", "sum([1, 2, 3])": "6",
+    "sum(range(1, 101))": "5050", "sum(k, k, 1, 10**12)": "500000000000500000000000", "product(k, k, 1, 5)": "120",
+    "sum(1/2**k, k, 1, oo)": "1", "solve(x^2 = 4, x)": "[-2, 2]", "solve(2*x + 3 = 7)": "[2]", "sqrt(-4)": "2*I",
+    "solve(x**2 == 2, x)": "[-sqrt(2), sqrt(2)] ([-1.41421356237310, 1.41421356237310])",
+    "solve([x + y = 3, x - y = 1], [x, y])": "[x = 2, y = 1]", "solve(x^2 + 1 = 0, x)": "[-I, I]",
+    "solve(x^2 < 4, x)": "(-2 < x) & (x < 2)", "simplify(sin(x)^2 + cos(x)^2)": "1", "factor(360)": "2**3*3**2*5",
+    "expand((x+1)^3)": "x**3 + 3*x**2 + 3*x + 1", "factor(x^2 - 1)": "(x - 1)*(x + 1)", "diff(x^3, x)": "3*x**2",
+    "diff(sin(x), x, 2)": "-sin(x)", "integrate(x^2, x, 0, 3)": "9", "integrate(1/x, x)": "log(x)",
+    "integrate(exp(-x^2), (x, -oo, oo))": "sqrt(pi) (1.77245385090552)", "limit(sin(x)/x, x, 0)": "1",
+    "limit((1 + 1/n)^n, n, oo)": "E (2.71828182845905)", "limit(1/x, x, 0, right)": "oo", "(1 + I)^2": "2*I",
+    "Matrix([[1, 2], [3, 4]]) * Matrix([[1], [1]])": "Matrix([[3], [7]])", "det([[1, 2], [3, 4]])": "-2",
+    "inv([[1, 2], [3, 4]])": "Matrix([[-2, 1], [3/2, -1/2]])", "eigenvals([[2, 0], [0, 3]])": "[2, 3]",
+    "pow(7, 10**20, 11)": "1", "N(pi, 30)": "3.14159265358979323846264338328", "sqrt(2) > 1.4": "True",
+    "subs(x^2 + 1, x, 3)": "10", "isprime(97)": "True", "divisors(12)": "[1, 2, 3, 4, 6, 12]", "E^(I*pi)": "-1",
+}  # fmt: skip
 
-@pytest.mark.parametrize("text", VALUES)
-def test_values_are_exact(text: str) -> None:
-    assert evaluate(text) == VALUES[text]
+REFUSED = {
+    "9^9^9.5": "would be too large", "factorial(10**9)": "from 0 to 1400", "sqrt(2)**99999999": "would be too large",
+    "binomial(10**9, 5*10**8)": "would be too large", "isprime(10**300)": r"from 0 to 1e\+200",
+    "product(k, k, 1, 100000)": "number is too large", "gamma(100000)": "number is too large",
+    "1e9999*x": "number is too large", "factorial(-1)": "from 0 to 1400",
+    "__import__('os').system('true')": "nothing that a calculator knows", "open('/etc/passwd')": "no function 'open'",
+    "exec('1')": "no function 'exec'", "getattr(x, 'a')": "no function 'getattr'", "sympify('1')": "no function",
+    "x.__class__": "nothing that a calculator knows", "(1).real": "nothing that", "'a'*9": "nothing that",
+    "[x for x in range(3)]": "nothing that", "sum(k for k in range(9))": "nothing that",
+    "(lambda: 1)()": "nothing that",
+    "f'{1}'": "nothing that", "{1: 2}": "nothing that", "x[0]": "nothing that", "1 if x else 2": "nothing that",
+    "x and y": "nothing that", "not x": "nothing that", "True": "nothing that", "2j": "nothing that",
+    "~x": "nothing that",
+    "x << 9": "no LShift", "1 < x < 2": "nothing that", "sin(*[1])": "nothing that",
+    "sin(x, **{})": "no function 'sin', or",
+    "__builtins__": "stands alone", "sin": "stands alone", "foo(3)": "no function 'foo'",
+    "sin(1, 2, 3)": "exactly 1 arg",
+    "(x := 1)": "nothing that", "x := 1": "no expression", "import os": "no expression", "1; 2": "no expression",
+    "2x": r"write 2\*x for 2x", "": "no expression", "x\0": "no expression",
+    "(" * 900 + "x" + ")" * 900: "no expression",
+    "-" * 1900 + "x": "nested too deeply", "sin(" * 180 + "x" + ")" * 180 + "+'a'": "nothing that",
+    "x" * (LONGEST + 1): "allowed: 2000", "sin(1)/0": "divides by zero", "1/(sqrt(2)-sqrt(2))": "divides by zero",
+    "tan(90°)": "not defined", "limit(1/x, x, 0)": "not defined", "solve(x = x + 1, x)": "no solution",
+    "solve(3, 3)": "takes equations", "range(10)": "has no value", "round(x)": "only a real number",
+    "Matrix([[1, 2], [3]])": "mismatched dimensions", "[1, 2] + [3]": "lists cannot be combined",
+}  # fmt: skip
+
+ENDLESS = ("integrate(sin(x**x)*exp(x**x)/log(x+sin(x)), x)", "sum(k**k, k, 1, 100000)", "expand((x+y+z)**3000)")
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: repr(text[:30]))
-def test_what_is_no_arithmetic_or_too_much_of_it_is_refused_at_once(text: str) -> None:
+@pytest.mark.parametrize("text", PLAIN)
+def test_plain_values_are_exact(text: str) -> None:
+    assert evaluate(text) == PLAIN[text]
+
+
+@pytest.mark.parametrize("text", NOT_PLAIN, ids=lambda text: repr(text[:30]))
+def test_what_is_no_plain_arithmetic_or_too_much_of_it_is_refused_at_once(text: str) -> None:
     began = time.monotonic()
-    with pytest.raises(ActionError, match=HOSTILE[text]):
+    with pytest.raises(ActionError, match=NOT_PLAIN[text]):
         evaluate(text)
     assert time.monotonic() - began < 5
 
@@ -60,14 +118,42 @@ def call(*expressions: str) -> Action:
     return ToolCall(name="calculator", arguments={"expressions": list(expressions)}, call_id="c")
 
 
+async def told(*expressions: str) -> str:
+    (result,) = (await made().step([call(*expressions)])).observation.results
+    return result
+
+
+@pytest.mark.parametrize("text", SYMBOLIC)
+async def test_symbolic_values(text: str) -> None:
+    assert await told(text) == f"{text} = {SYMBOLIC[text]}"
+
+
+@pytest.mark.parametrize("text", REFUSED, ids=lambda text: repr(text[:30]))
+async def test_what_the_calculator_does_not_do_is_an_error_for_that_expression(text: str) -> None:
+    first, second = (await told(text, "6*7")).splitlines()
+    assert ": error: " in first
+    assert re.search(REFUSED[text], first)
+    assert second == "6*7 = 42"
+
+
+async def test_what_never_ends_is_ended_and_the_others_have_their_values() -> None:
+    began = time.monotonic()
+    lines = (await told("sqrt(4)", *ENDLESS, "6*7")).splitlines()
+    assert (lines[0], lines[-1]) == ("sqrt(4) = 2", "6*7 = 42")
+    assert all(": error: it " in line for line in lines[1:-1])
+    assert "it took more than 5 s" in lines[1]
+    assert time.monotonic() - began < 60
+
+
 @pytest.mark.parametrize(
     ("expressions", "result"),
     [
         (["6*7"], "6*7 = 42"),
         (["1/3", "2+2"], "1/3 = 1/3 (0.333333333333333)\n2+2 = 4"),
         ([], ""),
-        (["9**9**9"], "error: ActionError: the number would be too large"),
-        (["1/0"], "error: ActionError: '1/0' divides by zero"),
+        (["(1 +\n 2)"], "(1 + 2) = 3"),
+        (["9**9**9", "2+2"], "9**9**9: error: the number would be too large\n2+2 = 4"),
+        (["1/0", "sqrt(4)"], "1/0: error: it divides by zero\nsqrt(4) = 2"),
     ],
 )
 async def test_the_tool_answers_a_line_for_each(expressions: list[str], result: str) -> None:
@@ -78,15 +164,20 @@ async def test_the_tool_answers_a_line_for_each(expressions: list[str], result: 
 
 @pytest.mark.parametrize("text", ["2**13999", "1/2**13999", "10**4000/3", "10**-4000"])
 async def test_large_numbers_are_written_in_full(text: str) -> None:
-    (result,) = (await made().step([call(text)])).observation.results
+    result = await told(text)
     assert result.startswith(f"{text} = ")
     assert len(result) > 4000
 
 
 async def test_a_long_result_is_cut() -> None:
-    (result,) = (await made().step([call(*["2**13000"] * 50)])).observation.results
+    result = await told(*["2**13000"] * 50)
     assert len(result) <= LONGEST_RESULT + 10
     assert result.endswith("...")
+
+
+async def test_many_callers_at_once() -> None:
+    results = await asyncio.gather(*(told(f"sqrt({n * n})", f"{n}+1") for n in range(60)))
+    assert results == [f"sqrt({n * n}) = {n}\n{n}+1 = {n + 1}" for n in range(60)]
 
 
 @pytest.mark.parametrize(
@@ -108,3 +199,22 @@ def test_the_model_is_told_of_the_calculator() -> None:
         "items": {"type": "string"},
         "maxItems": 50,
     }
+
+
+def test_without_sympy_a_run_does_not_begin_and_says_what_to_install() -> None:
+    code = """
+import sys
+from pathlib import Path
+from deskroll.envs.math import MathEnv
+MathEnv.prepare([], MathEnv.Settings(), Path())
+assert "sympy" not in sys.modules
+sys.modules["sympy"] = None  # as Python has it where a module cannot be imported
+try:
+    MathEnv.prepare([], MathEnv.Settings(), Path())
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60, capture_output=True, text=True
+    )
+    assert done.stdout == "MissingDependency env 'math' needs the module 'sympy': pip install 'deskroll[math]'\n"

@@ -1,36 +1,33 @@
-"""Questions with a calculator: exact arithmetic on numbers, safe against code and against numbers that never end."""
+"""Questions with a calculator: exact arithmetic at once, symbolic mathematics in a process with limits.
+
+Each expression of a call has a line of its own, its value or what is wrong with it: one that fails costs no other.
+"""
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import decimal
-import operator
-import warnings
-from collections.abc import Callable, Mapping
-from fractions import Fraction
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from deskroll.envs.tooled import ToolEnv, ToolFunction
-from deskroll.errors import ActionError
-from deskroll.types import Record
+from deskroll.envs.calculator.call import symbolic
+from deskroll.envs.calculator.exact import LONGEST, NotPlain, evaluate, shown
+from deskroll.envs.tooled import ToolEnv, ToolFunction, ToolSettings
+from deskroll.errors import ActionError, MissingDependency, plain
+from deskroll.types import Record, Task
 
-LONGEST = 2_000
-"""Characters of an expression."""
-_MOST_BITS = 14_000
-"""Numbers of more digits than this are refused before they are computed; Python itself writes no more than 4300."""
-_MOST_DIGITS = 4_200
-"""The same in decimal digits, for the exponents of numbers as they are written."""
-_BINARY: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction | int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
+__all__ = ["LONGEST", "MathEnv", "evaluate"]
+
+_DESCRIPTION = """\
+Compute mathematical expressions exactly; each is answered by itself. Numbers, + - * / // % ** and brackets; sqrt, exp,
+log (natural; log(x, base), log10, log2), sin cos tan asin acos atan (radians; 30 deg for degrees), pi, E, I, factorial,
+binomial, gcd, lcm, floor, ceil, abs, min, max, round, sum(k**2, k, 1, 10), product, solve(x**2 = 4, x),
+solve([x + y = 3, x - y = 1], [x, y]), simplify, expand, factor, diff(f, x), integrate(f, x), integrate(f, x, 0, 1),
+limit(f, x, 0), N(x, digits), Matrix([[1, 2], [3, 4]]), det, inv. \
+Example: ["2*(3+4)", "1/3 + 1/6", "sqrt(8)", "integrate(x**2, x, 0, 3)"]."""
 
 
 class Expressions(Record, frozen=True):
@@ -40,95 +37,47 @@ class Expressions(Record, frozen=True):
 
 
 async def calculate(given: Expressions) -> str:
-    """Each expression with its value, one a line."""
+    """Each expression with its value, or with what is wrong with it, one a line."""
     lines = []
-    for text in given.expressions:
-        lines.append(f"{text} = {_shown(evaluate(text))}")
+    waiting = {}
+    for n, text in enumerate(given.expressions):
+        try:
+            lines.append(_line(text, shown(evaluate(text))))
+        except NotPlain:
+            lines.append("")
+            waiting[n] = text
+        except ActionError as error:
+            lines.append(_line(text, error))
         await asyncio.sleep(0)  # others work in the same loop
+    if waiting:
+        for n, line in zip(waiting, await asyncio.gather(*map(_symbolic_line, waiting.values())), strict=True):
+            lines[n] = line
     return "\n".join(lines)
 
 
-def evaluate(text: str) -> Fraction:
-    """The exact value of an expression of numbers, + - * / // % ** and brackets."""
-    if len(text) > LONGEST:
-        raise ActionError(f"an expression has {len(text)} characters; allowed: {LONGEST}")
-    source = text.strip().replace("^", "**")
+async def _symbolic_line(text: str) -> str:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what Python thinks of odd code is nobody's business here
-            tree = ast.parse(source, mode="eval")
-        return _value(tree.body, source)
-    except (SyntaxError, ValueError) as error:  # the latter: null bytes, before Python 3.11.4
-        raise ActionError(f"{text!r} is no expression: {getattr(error, 'msg', error)}") from None
-    except ZeroDivisionError:
-        raise ActionError(f"{text!r} divides by zero") from None
-    except (RecursionError, MemoryError):
-        raise ActionError(f"{text[:40]!r}... is nested too deeply") from None
+        return _line(text, await symbolic(text))
+    except ActionError as error:
+        return _line(text, error)
 
 
-def _value(node: ast.expr, source: str) -> Fraction:
-    match node:
-        case ast.Constant(value=bool() | complex()):
-            pass
-        case ast.Constant(value=int() as number):
-            return _bounded(Fraction(number))
-        case ast.Constant(value=float()):
-            return _decimal(ast.get_source_segment(source, node) or "")
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_value(operand, source)
-        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _value(operand, source)
-        case ast.BinOp(left=left, op=ast.Pow(), right=right):
-            return _power(_value(left, source), _value(right, source))
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            return _bounded(Fraction(_BINARY[type(op)](_value(left, source), _value(right, source))))
-    raise ActionError(f"{ast.unparse(node)[:80]!r} is neither a number nor + - * / // % **")
+def _line(text: str, value: str | ActionError) -> str:
+    asked = text if text.isprintable() else plain(" ".join(text.split()), LONGEST)
+    return f"{asked} = {value}" if isinstance(value, str) else f"{plain(asked, 80)}: error: {plain(str(value))}"
 
 
-def _decimal(written: str) -> Fraction:
-    """A number with a point or an exponent, as it was written: a float would round it."""
-    try:
-        number = decimal.Decimal(written)
-    except decimal.InvalidOperation:
-        raise ActionError(f"{written[:40]!r} is no number, or too large a one") from None
-    if abs(number.adjusted()) > _MOST_DIGITS:
-        raise ActionError("the number is too large")
-    return _bounded(Fraction(number))
-
-
-def _power(base: Fraction, exponent: Fraction) -> Fraction:
-    if exponent.denominator != 1:
-        raise ActionError("only whole powers are exact")
-    # At least so many bits for each step of the exponent, and at most twice as many: what passes is soon computed.
-    least = max(base.numerator.bit_length(), base.denominator.bit_length()) - 1
-    if least * abs(exponent.numerator) > _MOST_BITS:
-        raise ActionError("the number would be too large")
-    return _bounded(Fraction(base**exponent.numerator))
-
-
-def _bounded(value: Fraction) -> Fraction:
-    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
-        raise ActionError("the number is too large")
-    return value
-
-
-def _shown(value: Fraction) -> str:
-    if value.denominator == 1:
-        return str(value.numerator)
-    try:
-        about = f" ({float(value):.15g})"
-    except OverflowError:
-        about = ""
-    return f"{value.numerator}/{value.denominator}{about}"
-
-
-_CALCULATOR = ToolFunction(
-    "calculator", "Compute arithmetic expressions exactly, e.g. ['2*(3+4)', '1/3 + 1/6'].", Expressions, calculate
-)
+_CALCULATOR = ToolFunction("calculator", _DESCRIPTION, Expressions, calculate)
 
 
 class MathEnv(ToolEnv):
     """A question and a calculator."""
+
+    @staticmethod
+    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> None:
+        """Refuse to begin without sympy, which the calculator's own process imports."""
+        if importlib.util.find_spec("sympy") is None:
+            raise MissingDependency("env 'math' needs the module 'sympy': pip install 'deskroll[math]'")
 
     def functions(self) -> Mapping[str, ToolFunction]:
         """The calculator."""

@@ -1,0 +1,267 @@
+"""The server behind `limited`: one process, small and single-threaded, that forks one for each call.
+
+Guarantees: at most as many forks at once as there are cores, in the order of asking; a fork whose time is up, or whose
+caller closed its end of the socket, is killed with all that it started; the server ends with its caller, and all forks
+with it. Each fork reads what it is given from the call's socket, and answers there with a letter and a body: `R`
+result, `E` exception, `M` out of memory, `L` the result is too large. The server then adds how it ended, and closes it.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import enum
+import gc
+import importlib
+import math
+import os
+import resource
+import select
+import signal
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NoReturn
+
+import msgspec
+
+from deskroll.types import Record
+
+TRAILER = struct.Struct("<Bi")
+"""How a fork ended (`Ended`), and its exit code, negative for a signal."""
+_PR_SET_PDEATHSIG = 1
+_LONGEST_ASK = 65536
+
+
+class Ended(enum.IntEnum):
+    """Who ended a fork."""
+
+    ITSELF = 0
+    TIME = 1
+
+
+class Ask(Record, frozen=True):
+    """One call: which function, within which limits."""
+
+    function: str
+    """As `module:name`."""
+    preload: tuple[str, ...]
+    seconds: float
+    cpu_seconds: float
+    memory_bytes: int
+    result_bytes: int
+
+
+@dataclass
+class _Call:
+    ask: Ask
+    link: socket.socket
+    pid: int = 0
+    until: float = math.inf
+    ended: Ended = Ended.ITSELF
+    last: bytes = b""
+    """What remains to be said to its caller, once it is over."""
+
+
+class _Server:
+    def __init__(self, control: socket.socket, caller: int) -> None:
+        self._control = control
+        self._caller = caller
+        self._waiting: deque[_Call] = deque()
+        self._running: dict[int, _Call] = {}
+        self._links: dict[int, _Call] = {}
+        """Every call that is under way, by the number of its socket."""
+        self._most = len(os.sched_getaffinity(0))
+        self._poll = select.poll()
+        self._wake, self._waker = socket.socketpair()
+        self._imported: set[str] = set()
+
+    def serve(self) -> None:
+        """Run calls until the caller is gone."""
+        for each in (self._wake, self._waker):
+            each.setblocking(False)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        # The control socket alone does not tell: where the caller has forked, its forks may hold it, too.
+        pidfd = os.pidfd_open(self._caller)
+        if os.getppid() != self._caller:
+            return
+        for fd in (pidfd, self._control.fileno(), self._wake.fileno()):
+            self._poll.register(fd, select.POLLIN)
+        while True:
+            for fd, _ in self._poll.poll(self._patience_ms()):
+                if fd == pidfd or (fd == self._control.fileno() and not self._take()):
+                    return
+                if fd == self._wake.fileno():
+                    self._wake.recv(4096)
+                elif call := self._links.get(fd):
+                    self._abandon(call) if not call.last else self._finish(call)
+            self._bury()
+            self._end_late_ones()
+            self._start()
+
+    def kill_all(self) -> None:
+        """End every fork."""
+        for call in self._running.values():
+            _kill(call.pid)
+
+    def _patience_ms(self) -> float | None:
+        until = min((call.until for call in self._running.values()), default=math.inf)
+        return None if until == math.inf else max(0.0, (until - time.monotonic()) * 1000 + 1)
+
+    def _take(self) -> bool:
+        data, ancillary, _, _ = self._control.recvmsg(
+            _LONGEST_ASK, socket.CMSG_SPACE(array.array("i").itemsize), socket.MSG_CMSG_CLOEXEC
+        )
+        files = array.array("i")
+        for level, kind, payload in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                files.frombytes(payload[: len(payload) - len(payload) % files.itemsize])
+        if not data:
+            return False
+        if not files:  # this process may open no more: the caller sees its socket closed
+            return True
+        call = _Call(msgspec.json.decode(data, type=Ask), socket.socket(fileno=files[0]))
+        self._links[call.link.fileno()] = call
+        self._poll.register(call.link, 0)  # nothing but that the caller has closed it
+        self._waiting.append(call)
+        return True
+
+    def _start(self) -> None:
+        while self._waiting and len(self._running) < self._most:
+            call = self._waiting.popleft()
+            try:
+                function = self._found(call.ask)
+                pid = os.fork()
+            except Exception as error:  # noqa: BLE001  (an import may fail in any way, and the caller shall read how)
+                self._close(call, _told(error), 0)
+                continue
+            if pid == 0:
+                _run(call, function, self._links)
+            with contextlib.suppress(OSError):  # it does the same: whoever comes first
+                os.setpgid(pid, pid)
+            call.pid, call.until = pid, time.monotonic() + call.ask.seconds
+            self._running[pid] = call
+
+    def _found(self, ask: Ask) -> Callable[[bytes], bytes]:
+        module, _, name = ask.function.partition(":")
+        for each in (*ask.preload, module):
+            if each not in self._imported:
+                importlib.import_module(each)
+                self._imported.add(each)
+                # Moves what was imported out of the collector's sight: forks then share its pages.
+                gc.collect()
+                gc.freeze()
+        found: Callable[[bytes], bytes] = getattr(importlib.import_module(module), name)
+        return found
+
+    def _end_late_ones(self) -> None:
+        now = time.monotonic()
+        for call in self._running.values():
+            if call.until <= now:
+                call.ended, call.until = Ended.TIME, math.inf
+                _kill(call.pid)
+
+    def _abandon(self, call: _Call) -> None:
+        """Its caller has gone."""
+        if call.pid:
+            self._poll.unregister(call.link)
+            _kill(call.pid)
+        else:
+            self._waiting.remove(call)
+            self._close(call, b"", 0)
+
+    def _bury(self) -> None:
+        while self._running:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            if call := self._running.pop(pid, None):
+                _kill(pid)  # what it may have started
+                self._close(call, b"", os.waitstatus_to_exitcode(status))
+
+    def _close(self, call: _Call, said: bytes, code: int) -> None:
+        call.last = said + TRAILER.pack(call.ended, code)
+        self._finish(call)
+
+    def _finish(self, call: _Call) -> None:
+        """Say how it ended, as soon as the caller has read enough of the result to leave room for that."""
+        try:
+            call.link.send(call.last, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            self._poll.register(call.link, select.POLLOUT)
+            return
+        except OSError:
+            pass  # the caller has gone
+        del self._links[call.link.fileno()]
+        with contextlib.suppress(KeyError):  # it is no longer looked at where the caller had gone
+            self._poll.unregister(call.link)
+        call.link.close()
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _told(error: BaseException) -> bytes:
+    return b"E" + f"{type(error).__name__}: {str(error)[:2000]}".encode(errors="replace")
+
+
+def _run(call: _Call, function: Callable[[bytes], bytes], links: dict[int, _Call]) -> NoReturn:
+    """In the fork: run the function; never returns."""
+    try:
+        os.setpgid(0, 0)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for other in links.values():
+            if other is not call:
+                other.link.close()
+        os.environ.clear()
+        said = _said(call, function)
+        call.link.setblocking(True)
+        call.link.sendall(said)
+        os._exit(0)
+    except BaseException:  # noqa: BLE001  (a fork must never come back from here)
+        os._exit(70)
+
+
+def _said(call: _Call, function: Callable[[bytes], bytes]) -> bytes:
+    given = bytearray()
+    while data := call.link.recv(2**18):
+        given += data
+    _confine(call.ask)
+    try:
+        result = function(bytes(given))
+        return b"R" + result if len(result) <= call.ask.result_bytes else b"L"
+    except MemoryError:
+        return b"M"
+    except BaseException as error:  # noqa: BLE001  (whatever it raises is its caller's to read)
+        return _told(error)
+
+
+def _confine(ask: Ask) -> None:
+    with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123  (a fork should import nothing)
+        begun = int(statm.read().split()[0]) * resource.getpagesize()
+    cpu = max(1, math.ceil(ask.cpu_seconds))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (begun + ask.memory_bytes,) * 2)
+
+
+def main(control: int, caller: int) -> None:
+    """Serve the caller of that pid over the socket of that number."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    server = _Server(socket.socket(fileno=control), caller)
+    try:
+        server.serve()
+    finally:
+        server.kill_all()

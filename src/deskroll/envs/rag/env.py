@@ -1,0 +1,121 @@
+"""Questions with a search over documents: the run's corpus (`env_options.corpus`), or the task's own (`env_config`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from deskroll.envs.base import Means
+from deskroll.envs.rag.index import Hit, Shelf
+from deskroll.envs.rag.settings import MOST_RESULTS, RagSettings
+from deskroll.envs.tooled import LONGEST_RESULT, ToolEnv, ToolFunction, ToolSettings
+from deskroll.errors import InputError, plain
+from deskroll.types import Observation, Record, Task
+
+_SHELF = Shelf()
+_ROOM = LONGEST_RESULT - 200
+
+
+class Search(Record, frozen=True):
+    """What to look for."""
+
+    query: Annotated[str, msgspec.Meta(min_length=1, max_length=2_000)]
+    top_k: Annotated[int, msgspec.Meta(ge=1, le=MOST_RESULTS)] | None = None
+
+
+class RagEnv(ToolEnv):
+    """A question and documents to find the answer in."""
+
+    Settings: ClassVar[type[ToolSettings]] = RagSettings
+
+    def __init__(self, task: Task, settings: RagSettings, means: Means | None = None) -> None:
+        self._rag = settings
+        super().__init__(task, settings, means)
+
+    @staticmethod
+    def check_task(task: Task) -> None:
+        """Its `env_config` may name a corpus, and nothing else."""
+        _own_corpus(task)
+
+    @staticmethod
+    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> None:
+        """Build every index that the tasks need, and open it."""
+        rag = _checked(settings)
+        for corpus in dict.fromkeys(_corpus(task, rag, folder) for task in tasks):
+            _SHELF.index(corpus, rag)
+
+    def functions(self) -> Mapping[str, ToolFunction]:
+        """The search."""
+        description = (
+            "Search the documents for passages about a query; each result has its source, title, score and text. "
+            f"top_k: how many (at most {MOST_RESULTS}; {self._rag.top_k} unless you say)."
+        )
+        return {"local_search": ToolFunction("local_search", description, Search, self._search)}
+
+    async def reset(self) -> Observation:
+        """Open the documents' index and show the question."""
+        await asyncio.to_thread(_SHELF.index, self._path(), self._rag)
+        return await super().reset()
+
+    def _path(self) -> Path:
+        return _corpus(self._task, self._rag, self._means.folder)
+
+    async def _search(self, given: Search) -> str:
+        index = await asyncio.to_thread(_SHELF.index, self._path(), self._rag)
+        hits = await asyncio.to_thread(index.search, given.query, given.top_k or self._rag.top_k)
+        return _told(hits)
+
+
+def _checked(settings: ToolSettings) -> RagSettings:
+    if not isinstance(settings, RagSettings):
+        raise TypeError(f"{type(settings).__name__} holds no options of retrieval")
+    return settings
+
+
+def _own_corpus(task: Task) -> str | None:
+    given = task.metadata.get("env_config", {})
+    if not isinstance(given, dict):
+        raise InputError(f"task {task.id}: env_config is a {type(given).__name__}; it must be an object")
+    unknown = sorted(set(given) - {"corpus"})
+    if unknown:
+        raise InputError(f"task {task.id}: env_config has no field {unknown[0]!r}; allowed: corpus")
+    corpus = given.get("corpus")
+    if corpus is not None and (not isinstance(corpus, str) or not corpus.strip() or "\0" in corpus):
+        raise InputError(f"task {task.id}: env_config.corpus must be the path of a folder or file")
+    if corpus is not None and (Path(corpus).is_absolute() or ".." in Path(corpus).parts):
+        raise InputError(
+            f"task {task.id}: env_config.corpus leads out of the tasks' folder; use env_options.corpus instead"
+        )
+    return corpus
+
+
+def _corpus(task: Task, settings: RagSettings, folder: Path) -> Path:
+    own = _own_corpus(task)
+    path = folder / own if own is not None else settings.corpus
+    if path is None:
+        raise InputError(f"task {task.id}: it names no corpus; set env_options.corpus, or its own env_config.corpus")
+    if not path.exists():
+        where = "env_config.corpus" if own is not None else "env_options.corpus"
+        raise InputError(f"task {task.id}: {where}: there is no file or folder {path}")
+    return path
+
+
+def _told(hits: Sequence[Hit]) -> str:
+    if not hits:
+        return "nothing was found; try other words"
+    parts: list[str] = []
+    room = _ROOM
+    for n, hit in enumerate(hits, 1):
+        passage = hit.passage
+        head = f"[{n}] {plain(passage.source, 300)}, {passage.place}; title: {plain(passage.title, 300)}"
+        part = f"{head}; score {hit.score:.3f}\n{passage.text}"
+        room -= len(part) + 2
+        if room < 0 and parts:
+            parts.append(f"({len(hits) - n + 1} more were found; ask for fewer, or more precisely)")
+            break
+        parts.append(part)
+    return "\n\n".join(parts)
