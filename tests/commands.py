@@ -38,10 +38,16 @@ class Ended:
 class Commands:
     """Runs commands, one after the other. Use with `with`."""
 
+    def __init__(self, **env: str) -> None:
+        self._env = env
+        """Added to the environment of whoever imports everything: where plug-ins are, for one."""
+
     def __enter__(self) -> Commands:
         command = [sys.executable, "-m", "tests.commands"]
         root = Path(__file__).parent.parent
-        self._server = subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        env = {**os.environ, **self._env}
+        pipe = subprocess.PIPE
+        self._server = subprocess.Popen(command, cwd=root, env=env, stdin=pipe, stdout=pipe, text=True)
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -5,6 +5,7 @@
     │   └── ConfigError              a config file, an override, a flag
     ├── ActionError                  what a model wrote is no valid action: field and allowed values (`agent`)
     ├── MissingDependency            a pip extra or a system program is not installed (exit code 2)
+    ├── LimitedError                 a function that ran within limits gave no result: it exceeded, failed or crashed
     ├── BackendLost                  nothing can run episodes any more: the run stops, and can be resumed
     ├── StoreError                   the run's folder cannot be written or read: full, read-only, broken, in use
     └── Failure classes, recorded on the episode as `FailureClass`:

@@ -1,0 +1,110 @@
+"""What lies outside of the process: names, sockets and variables; and the guard between them and a page's address.
+
+Guarantees of `guarded`: a connection is made only to an address that was checked, the very one that its name was
+resolved to for this connection; a second look at the name, which may say something else by then, does not happen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from deskroll.envs.web.addresses import is_public
+from deskroll.envs.web.errors import PageError
+from deskroll.errors import plain
+
+AddressInfo = tuple[Any, Any, int, str, tuple[Any, ...]]
+"""Family, type, protocol, canonical name and socket address, as `getaddrinfo` gives them."""
+
+
+class Resolver(Protocol):
+    """Turns names into addresses."""
+
+    async def addresses(self, host: str) -> Sequence[str]:
+        """The IP addresses of a host; none, or an `OSError`, where there is no such host."""
+
+
+class SystemResolver:
+    """The resolver of this machine."""
+
+    async def addresses(self, host: str) -> Sequence[str]:
+        """What the system says."""
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def open_socket(info: AddressInfo) -> socket.socket:
+    """A new socket that fits to an address; not connected yet."""
+    return socket.socket(info[0], info[1], info[2])
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The world around an environment; tests hand in their own."""
+
+    resolver: Resolver = field(default_factory=SystemResolver)
+    open_socket: Callable[[AddressInfo], socket.socket] = open_socket
+    """Makes the socket for one connection to one address."""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+
+def guarded(outside: Outside, *, trusted: bool) -> aiohttp.TCPConnector:
+    """A connector that reaches public addresses only; with `trusted`, any."""
+
+    def socket_of(info: AddressInfo) -> socket.socket:
+        if not trusted:
+            _refuse_private(str(info[4][0]))
+        return outside.open_socket(info)
+
+    return aiohttp.TCPConnector(
+        resolver=_Checked(outside.resolver, trusted=trusted),
+        socket_factory=socket_of,
+        use_dns_cache=False,
+        force_close=True,  # nothing is kept from one page to the next
+        limit=0,
+    )
+
+
+class _Checked(AbstractResolver):
+    """A resolver whose every answer was checked; one bad address among good ones spoils all."""
+
+    def __init__(self, resolver: Resolver, *, trusted: bool) -> None:
+        self._resolver = resolver
+        self._trusted = trusted
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """The addresses of a host, checked."""
+        found = await self._resolver.addresses(host)
+        if not found:
+            raise PageError("there is no such host")
+        if not self._trusted:
+            for address in found:
+                _refuse_private(address)
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in found
+        ]
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+def _refuse_private(address: str) -> None:
+    if not is_public(address):
+        raise PageError(f"the host leads to {plain(address, 60)}, which is no public address; it is not visited")

@@ -1,0 +1,171 @@
+"""A folder that stands for the web: searched, visited, never left; and the examples that come with one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deskroll.envs import Means
+from deskroll.envs.web import Outside, WebEnv, WebSettings
+from deskroll.errors import InputError
+from deskroll.tasks import load_tasks
+from deskroll.types import Task, ToolRequest
+from tests.commands import Commands
+from tests.envs.web.site import TASK, Names, Sockets, search, visit, web_env
+
+DATA = Path(__file__).parent.parent.parent / "data"
+PAGES = {
+    "a.example/index.html": "<title>Home</title><p>Welcome to the rivers</p>",
+    "a.example/alder.html": "<title>The Alder</title><p>A river of 283 km, with otters</p>",
+    "a.example/sub/index.html": "<p>below</p>",
+    "a.example/list?page=2": "<p>the second page of the list</p>",
+    "a.example/list?page=3.html": "<p>the third page of the list</p>",
+    "a.example/with space.html": "<p>a spacious page</p>",
+    "a.example/note.txt": "a plain note <b>",
+    "a.example:8080/index.html": "<p>another port</p>",
+    "b.example/中文.html": "<meta charset=utf-8><title>河流</title><p>这条河很长</p>",
+    "b.example/style.css": "rivers { otters: none }",
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "tasks" / "pages"
+    for name, text in PAGES.items():
+        path = made / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "tasks" / "secret.html").write_text("<p>SECRET</p>")
+    (tmp_path / "tasks" / "secret").mkdir()
+    (tmp_path / "tasks" / "secret" / "index.html").write_text("<p>SECRET rivers</p>")
+    (made / "a.example" / "out.html").symlink_to(tmp_path / "tasks" / "secret.html")
+    (made / "a.example" / "outer").symlink_to(tmp_path / "tasks" / "secret")
+    (made / "a.example" / "binary").write_bytes(bytes(range(256)) * 20)
+    os.mkfifo(made / "a.example" / "pipe.html")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [("https://a.example", "Welcome"), ("http://a.example/", "Welcome"), ("https://a.example/index.html", "Welcome"),
+     ("https://a.example/alder.html", "283 km"), ("https://a.example/alder", "283 km"),
+     ("https://a.example/alder.html#top", "283 km"), ("https://a.example/sub/", "below"),
+     ("https://a.example/sub", "below"), ("https://a.example/list?page=2", "second page"),
+     ("https://a.example/list?page=3", "third page"), ("https://a.example/with%20space.html", "spacious"),
+     ("https://a.example/note.txt", "a plain note <b>"), ("https://a.example:8080/", "another port"),
+     ("https://b.example/中文.html", "这条河很长"), ("https://b.example/%E4%B8%AD%E6%96%87.html", "这条河很长")],
+)  # fmt: skip
+async def test_addresses_lead_to_files(root: Path, url: str, expected: str) -> None:
+    async with web_env(mirror=str(root)) as env:
+        assert expected in await visit(env, url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://a.example/../../secret.html", "https://a.example/%2e%2e/%2e%2e/secret.html", "https://../secret.html",
+     "https://a.example/..%2f..%2fsecret.html", "https://a.example/%2e%2e%2f%2e%2e%2fsecret.html", "https://../secret/",
+     "https://a.example/..%5c..%5csecret.html", "https://a.example//etc/passwd", "https://a.example/%2fetc%2fpasswd",
+     "https://a.example/out.html", "https://a.example/outer/", "https://a.example/outer/index.html",
+     "https://a.example/%00", "https://a.example/x%00.html", "https://a.example/" + "x" * 1500, "https://%2e%2e/secret",
+     "https://a.example/list?../../../secret.html", "https://a.example/x?/../../../../secret", "file:///etc/passwd",
+     "https://a.example/pipe.html", "https://c.example/", "http://127.0.0.1/", "https://u:p@a.example/",
+     "https://a.example/binary", "https://a.example/none", "https://pages/"],
+)  # fmt: skip
+async def test_nothing_else_can_be_reached(root: Path, url: str) -> None:
+    names, sockets = Names(c=[["127.0.0.1"]]), Sockets()
+    async with web_env(mirror=str(root), names=names, sockets=sockets) as env:
+        result = await visit(env, url)
+        assert result.startswith("error: ")
+        assert "SECRET" not in result
+        assert "root:" not in result
+        assert (names.asked, sockets.dialled) == ([], [])
+        assert "283 km" in await visit(env, "https://a.example/alder")
+
+
+async def test_search_ranks_the_pages_of_the_folder(root: Path) -> None:
+    async with web_env(mirror=str(root), environ={"SERPER_API_KEY": "k"}) as env:
+        result = await search(env, "otters in the Alder", "河流", "rivers", "zebra", "spacious page", "list third")
+        alder, chinese, rivers, zebra, spacious, third = result.split("\n\n")
+        assert alder.splitlines()[1:3] == ["1. The Alder", "   https://a.example/alder.html"]
+        assert "https://b.example/%E4%B8%AD%E6%96%87.html" in chinese
+        assert "https://a.example/\n" in rivers
+        assert "SECRET" not in result
+        assert "style.css" not in result
+        assert zebra == "query 4: zebra\nno results"
+        for found, expected in ((chinese, "这条河很长"), (spacious, "a spacious page"), (third, "the third page")):
+            assert expected in await visit(env, found.splitlines()[2].strip()), "what is found can be visited"
+        assert await search(env, "rivers") == await search(env, "rivers")
+
+
+def with_config(config: object) -> Task:
+    return Task(id="t7", instruction="q", metadata={"env_config": config})
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [({"mirrors": "x"}, "task 't7': env_config.mirrors: there is no such field; allowed: mirror"),
+     ("pages", "env_config is no mapping"), ({"mirror": 7}, "env_config.mirror is no text"),
+     ({"mirror": "../pages"}, "leads out of the tasks' folder"), ({"mirror": "/etc"}, "leads out of"),
+     ({"mirror": "a\0b"}, "leads out of")],
+)  # fmt: skip
+def test_tasks_that_are_refused(config: object, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        WebEnv.check_task(with_config(config))
+
+
+def test_preparing_looks_at_the_folders(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SEARXNG_URL", raising=False)
+    folder = root.parent
+    WebEnv.check_task(TASK)
+    WebEnv.check_task(with_config({"mirror": "pages"}))
+    WebEnv.prepare([with_config({"mirror": "pages"})], WebSettings(), folder)
+    WebEnv.prepare([TASK], WebSettings(mirror=str(root)), tmp_path)
+    with pytest.raises(InputError, match=r"the mirror .*nowhere is no folder"):
+        WebEnv.prepare([with_config({"mirror": "nowhere"})], WebSettings(), folder)
+    (tmp_path / "empty" / "a.example").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"the mirror .*empty has no pages; they are expected as <host>/<path>"):
+        WebEnv.prepare([TASK], WebSettings(mirror=str(tmp_path / "empty")), folder)
+
+
+async def test_a_task_names_its_own_folder_beside_its_file(root: Path) -> None:
+    means = Means(folder=root.parent)
+    async with web_env(task=with_config({"mirror": "pages"}), means=means, mirror="elsewhere") as env:
+        assert "283 km" in await visit(env, "https://a.example/alder")
+
+
+def turns_of(question: str) -> list[Mapping[str, list[dict[str, object]]]]:
+    script = yaml.safe_load((DATA / "web_examples.script.yaml").read_text())
+    return next(reply["turns"] for reply in script["replies"] if reply["when"] in question)
+
+
+@pytest.mark.parametrize("task", load_tasks(DATA / "web_examples.jsonl"), ids=lambda task: task.id)
+async def test_the_examples_answers_stand_in_what_the_tools_give(task: Task) -> None:
+    assert task.answer is not None
+    *using, last = turns_of(task.instruction)
+    env = WebEnv(task, WebSettings(), Means(folder=DATA), Outside(Names(), Sockets(), {}))
+    results: list[str] = []
+    for turn in using:
+        for tool in turn["tools"]:
+            call = ToolRequest(id="c", name=str(tool["name"]), arguments=json.dumps(tool["arguments"]))
+            results += (await env.step(env.decode(call))).observation.results
+    await env.close()
+    assert task.answer in results[-1]
+    assert last["text"] == task.answer
+    assert not any("error: " in each for each in results)
+    for url in using[-1]["tools"][0]["arguments"]["urls"]:  # type: ignore[index,call-overload]
+        assert url in results[0], "what is visited was found"
+
+
+def test_the_examples_run(deskroll: Commands, tmp_path: Path, env: dict[str, str]) -> None:
+    script = f"scripted:{DATA / 'web_examples.script.yaml'}"
+    options = ["--env", "web", "--model", script, "--output-dir", str(tmp_path / "runs")]
+    ended = deskroll("run", str(DATA / "web_examples.jsonl"), *options, cwd=tmp_path, env=env)
+    assert ended.code == 0, f"{ended.err}\n{ended.out}"
+    (results,) = (tmp_path / "runs").glob("*/results.jsonl")
+    scores = [json.loads(line)["score"] for line in results.read_text().splitlines()]
+    assert scores == [1.0] * 6

@@ -1,0 +1,80 @@
+"""`deskroll envs ls`, and runs of the example files with the script beside them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.commands import Commands
+
+ROOT = Path(__file__).parent.parent
+TOOLS = {
+    "osworld": ["computer"],
+    "math": ["calculator"],
+    "py": ["python_interpreter"],
+    "web": ["web_search", "web_visit"],
+    "rag": ["local_search"],
+}
+
+
+def test_every_environment_is_listed_with_its_tools(deskroll: Commands, env: dict[str, str], tmp_path: Path) -> None:
+    ended = deskroll("envs", "ls", "--json", cwd=tmp_path, env=env)
+    assert ended.code == 0, ended.err
+    listed = {each["name"]: each for each in json.loads(ended.out)}
+    assert {name: [tool["name"] for tool in each["tools"]] for name, each in listed.items()} == TOOLS
+    assert listed["py"]["options"]["evaluation_metric"] == "exact_match"
+    shown = deskroll("envs", "ls", cwd=tmp_path, env=env)
+    assert all(name in shown.out for tools in TOOLS.values() for name in tools)
+
+
+def plug_in(folder: Path, target: str) -> None:
+    """Install a package that brings an environment, as pip would leave it."""
+    info = folder / "chess_env-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: chess-env\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[deskroll.env]\nchess = {target}\n")
+
+
+def test_a_plug_in_is_an_environment_like_any_other(deskroll: Commands, env: dict[str, str], tmp_path: Path) -> None:
+    plug_in(tmp_path / "site", "chess_env:ChessEnv")
+    (tmp_path / "site" / "chess_env.py").write_text(
+        "from deskroll.envs.math import MathEnv\n\n\nclass ChessEnv(MathEnv):\n    pass\n"
+    )
+    with Commands(PYTHONPATH=str(tmp_path / "site")) as commands:
+        listed = json.loads(commands("envs", "ls", "--json", cwd=tmp_path, env=env).out)
+        assert [each["tools"][0]["name"] for each in listed if each["name"] == "chess"] == ["calculator"]
+        args = ("run", str(ROOT / "data/math_examples.jsonl"), "--env", "chess", "--model", "scripted", "--limit", "1")
+        ended = commands(*args, cwd=tmp_path, env=env)
+        assert ended.code == 0, ended.err
+
+
+def test_a_broken_plug_in_hides_no_other(env: dict[str, str], tmp_path: Path) -> None:
+    plug_in(tmp_path / "site", "chess_that_is_not_there:ChessEnv")
+    with Commands(PYTHONPATH=str(tmp_path / "site")) as commands:
+        listed = json.loads(commands("envs", "ls", "--json", cwd=tmp_path, env=env).out)
+    assert {each["name"]: bool(each["problem"]) for each in listed} == {**dict.fromkeys(TOOLS, False), "chess": True}
+
+
+@pytest.mark.parametrize("mode", ["math", "py", "web", "rag"])
+def test_the_examples_of_a_mode_run_with_the_script_beside_them(
+    deskroll: Commands, env: dict[str, str], tmp_path: Path, mode: str
+) -> None:
+    tasks = ROOT / f"data/{mode}_examples.jsonl"
+    args = ("run", str(tasks), "--env", mode, "--model", "scripted", "--json")
+    ended = deskroll(*args, cwd=tmp_path, env=env | {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert ended.code == 0, ended.err
+    summary = json.loads(ended.out)["overall"]
+    assert summary["planned"] == summary["scored"] == summary["successes"] == len(tasks.read_text().splitlines())
+    report = deskroll("report", "results", "--html", "report.html", cwd=tmp_path, env=env)
+    assert report.code == 0, report.err
+    assert "100.0%" in report.out
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_a_script_that_is_not_there_is_named(deskroll: Commands, env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"id": "a", "question": "q"}')
+    ended = deskroll("run", "t.jsonl", "--env", "math", "--model", "scripted", cwd=tmp_path, env=env)
+    assert ended.code == 2
+    assert f"there is no script beside the tasks ({tmp_path}/t.script.yaml)" in ended.err
