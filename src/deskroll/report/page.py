@@ -25,6 +25,7 @@ MAX_EPISODES = 2_000
 """Rows of the page; beyond that, those that were no success come first."""
 MAX_STEPS = 200
 _LONG, _SHORT, _CONFIG = 4_000, 300, 50_000
+_OF_DESKTOPS = ("provider", "num_vms")
 _FACTS = ("tasks", "env", "agent", "model", "provider", "num_vms", "num_rollouts", "group_size", "max_turns", "seed")
 """Names in a config that are worth a place in the header."""
 
@@ -83,7 +84,10 @@ class EpisodeView(Record, frozen=True):
 def facts(results: Results) -> list[Fact]:
     """The header: what ran, with what, when."""
     info, found = results.info, []
+    desktops = any(episode.desktop for episode in results.outcomes)
     for name in _FACTS:
+        if name in _OF_DESKTOPS and not desktops:
+            continue
         value = info.config.get(name)
         if isinstance(value, Mapping):
             value = next((value[key] for key in ("name", "model", "kind", "id", "path") if value.get(key)), None)

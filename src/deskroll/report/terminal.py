@@ -239,7 +239,8 @@ def _totals(summary: Summary) -> Iterable[Text]:
     yield _line(
         "steps", f"{used.steps.total:,.0f} in all; an attempt: mean {used.steps.mean:.1f}, p95 {used.steps.p95:.0f}"
     )
-    yield _line("desktops", f"{used.desktops:,}")
+    if used.desktops:
+        yield _line("desktops", f"{used.desktops:,}")
 
 
 def _scatter(found: Repeats, width: int) -> Table:
