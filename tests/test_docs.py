@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+READMES = [ROOT / "README.md", ROOT / "README.zh.md"]
+PAGES = [*READMES, ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -16,6 +17,16 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} points to {target}, which is not there"
+
+
+def test_both_readmes_show_the_same_commands_and_pictures() -> None:
+    def shown(page: Path) -> list[str]:
+        text = page.read_text()
+        blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+        commands = [re.sub(r"\s+#.*", "", line) for block in blocks for line in block.splitlines()]
+        return [*commands, *re.findall(r"!\[[^]]*\]\(([^)]+)\)", text)]
+
+    assert shown(READMES[0]) == shown(READMES[1])
 
 
 def readme_blocks() -> list[str]:

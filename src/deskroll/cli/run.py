@@ -18,6 +18,7 @@ _FLAGS = {
     "model": "model.name",
     "base_url": "model.base_url",
     "num_rollouts": "num_rollouts",
+    "max_concurrent_rollouts": "max_concurrent_rollouts",
     "num_vms": "num_vms",
     "provider": "provider",
     "group_size": "group_size",
@@ -41,6 +42,7 @@ _FLAGS = {
 @click.option("--model", help="The model, as its server calls it; scripted[:FILE] answers from a script.")
 @click.option("--base-url", metavar="URL", help="Where the model is served. Default: $OPENAI_BASE_URL.")
 @click.option("--num-rollouts", type=int, help="The most episodes in flight. Default: 5.")
+@click.option("--max-concurrent-rollouts", type=int, help="The most groups in flight. Default: as many as episodes.")
 @click.option("--num-vms", type=int, help="The most desktops alive. Default: 3.")
 @click.option("--provider", help="What kind of desktops: auto (default), local, sim, or a plug-in.")
 @click.option("--group-size", type=int, help="Episodes of each task. Default: 1.")

@@ -77,7 +77,7 @@ class RunConfig(Settings):
     limit: int | None = Field(default=None, ge=1)
     """Only so many of them: the first ones."""
     env: str = "osworld"
-    """The environment: osworld, math, or a plug-in."""
+    """The environment: osworld, math, py, web, rag, or a plug-in."""
     env_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the environment."""
     agent: str = "chat"

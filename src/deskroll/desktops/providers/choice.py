@@ -70,5 +70,6 @@ def _automatic(options: Mapping[str, str]) -> Choice:
     if "path_to_vm" not in options:
         return Choice(name=EMBEDDED, options=dict(options))
     rest = {name: value for name, value in options.items() if name != "path_to_vm"}
-    said = f"provider auto: there is no vmrun here, so desktops are embedded ones ({EMBEDDED}); path_to_vm is not used"
+    why = "this version has no provider vmware" if shutil.which("vmrun") else "there is no vmrun here"
+    said = f"provider auto: {why}, so desktops are embedded ones ({EMBEDDED}); path_to_vm is not used"
     return Choice(name=EMBEDDED, options=rest, substituted=said)

@@ -25,18 +25,18 @@ class Group(ControlGroup):
     @classmethod
     def parents(cls) -> list[Path]:
         """Where groups are."""
-        return [folder.parent for folder in cls.existing(f"{_PREFIX}0")._folders]
+        return [folder.parent for folder in cls.existing(f"{_PREFIX}0").folders]
 
     @property
     def entrances(self) -> list[str]:
         """The files that put a process into it."""
-        return [str(folder / "cgroup.procs") for folder in self._folders]
+        return [str(folder / "cgroup.procs") for folder in self.folders]
 
     def out_of_memory(self) -> bool:
         """Whether the kernel had to kill for want of memory."""
         for name in ("memory.events", "memory.oom_control"):
             with contextlib.suppress(OSError):
-                lines = (self._folders[0] / name).read_text().splitlines()
+                lines = (self.folders[0] / name).read_text().splitlines()
                 return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
         return False
 

@@ -27,7 +27,8 @@ class ControlGroup:
     """The control group of one desktop, in whichever version the kernel has."""
 
     def __init__(self, folders: tuple[Path, ...]) -> None:
-        self._folders = folders
+        self.folders = folders
+        """Its folder in each hierarchy of control groups; the memory one first."""
 
     @classmethod
     def existing(cls, name: str) -> ControlGroup:
@@ -48,12 +49,12 @@ class ControlGroup:
         return group
 
     def _fill(self, spec: DesktopSpec, unified: bool) -> None:
-        memory, pids = (self._folders * 2)[:2]
+        memory, pids = (self.folders * 2)[:2]
         if unified:
             (CGROUP_ROOT / "cgroup.subtree_control").write_text("+memory +pids")
             memory.parent.mkdir(exist_ok=True)
             (memory.parent / "cgroup.subtree_control").write_text("+memory +pids")
-        for folder in self._folders:
+        for folder in self.folders:
             folder.mkdir(parents=True)
             if not (folder / "cgroup.procs").exists():
                 raise OSError(f"{folder} is no control group: its controller is not mounted")
@@ -65,12 +66,12 @@ class ControlGroup:
 
     def enter(self) -> None:
         """Put the calling process, and whatever it forks later, into the group."""
-        for folder in self._folders:
+        for folder in self.folders:
             (folder / "cgroup.procs").write_text("0")
 
     def memory_in_use(self) -> tuple[int, int] | None:
         """Bytes that are in use for good (caches can be given back) and the limit; None where there is no group."""
-        folder = self._folders[0]
+        folder = self.folders[0]
         unified = (CGROUP_ROOT / "cgroup.controllers").exists()
         usage, limit = ("current", "max") if unified else ("usage_in_bytes", "limit_in_bytes")
         try:
@@ -83,7 +84,7 @@ class ControlGroup:
     def remove(self) -> None:
         """End what is still in the group and remove it."""
         deadline = time.monotonic() + _EMPTY_S
-        for folder in self._folders:
+        for folder in self.folders:
             while folder.exists():
                 _kill_all(folder)
                 try:
