@@ -14,12 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deskroll.cli.loops import run_to_end
 from deskroll.errors import EvaluatorError, InputError
 from deskroll.models.client import ChatClient
-from deskroll.models.settings import ModelSettings
+from deskroll.models.settings import ModelSettings, load_env
 from deskroll.scoring import METRICS, score_answer
 from deskroll.tasks import load_tasks
 from deskroll.types import Score, Task
+
+_JUDGEMENTS = 16
+"""Requests to a judge that are open at a time."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Benchmark:
     """A file of tasks: JSON (a list, `{"items": [...]}`, one object) or JSONL."""
 
     def __init__(self, data_path: str | Path, name: str = "") -> None:
-        self.data_path = Path(data_path)
+        self.data_path = Path(data_path).absolute()
         self.name = name or self.data_path.stem
         self.tasks: list[Task] = load_tasks(self.data_path)
 
@@ -87,33 +91,38 @@ class Benchmark:
         """
         if metric not in METRICS:
             raise InputError(f"metric is {metric!r}; allowed: {', '.join(METRICS)}")
+        if judge_model and not METRICS[metric].judged:
+            raise InputError(f"judge_model is {judge_model!r}, and {metric} asks no model: leave it out")
         answers, errors = _answers(predictions)
-        unknown = [name for name in answers if name not in {task.id for task in self.tasks}]
-        if unknown:
-            raise InputError(f"{self.data_path}: there is no task {unknown[0]!r}, of which there is an answer")
-        return asyncio.run(self._judged(answers, errors, metric, judge_model))
+        if unknown := answers.keys() - {task.id for task in self.tasks}:
+            raise InputError(f"{self.data_path}: there is no task {min(unknown)!r}, of which there is an answer")
+        if METRICS[metric].judged:
+            load_env(Path.cwd())
+        return run_to_end(self._judged(answers, errors, metric, judge_model))
 
     async def _judged(
         self, answers: Mapping[str, str | None], errors: Mapping[str, str], metric: str, judge_model: str
     ) -> list[EvaluationResult]:
-        settings = ModelSettings(name=judge_model) if judge_model else ModelSettings()
-        results = []
+        settings = ModelSettings(max_in_flight=_JUDGEMENTS)
+        if judge_model:
+            settings = settings.model_copy(update={"name": judge_model})
         async with ChatClient(settings) as judge:
-            for task in self.tasks:
-                answer = answers.get(task.id)
-                score = await _score(task, answer, errors.get(task.id, ""), metric, judge)
-                results.append(
-                    EvaluationResult(
-                        item_id=task.id,
-                        question=task.instruction,
-                        ground_truth=task.answer,
-                        prediction=answer,
-                        score=score.value,
-                        metric_name=metric,
-                        reason=score.reason,
-                    )
-                )
-        return results
+            return await asyncio.gather(
+                *(_judged(task, answers.get(task.id), errors.get(task.id, ""), metric, judge) for task in self.tasks)
+            )
+
+
+async def _judged(task: Task, answer: str | None, error: str, metric: str, judge: ChatClient) -> EvaluationResult:
+    score = await _score(task, answer, error, metric, judge)
+    return EvaluationResult(
+        item_id=task.id,
+        question=task.instruction,
+        ground_truth=task.answer,
+        prediction=answer,
+        score=score.value,
+        metric_name=metric,
+        reason=score.reason,
+    )
 
 
 async def _score(task: Task, answer: str | None, error: str, metric: str, judge: ChatClient) -> Score:
@@ -130,17 +139,32 @@ def _answers(
 ) -> tuple[dict[str, str | None], dict[str, str]]:
     """Answers and errors, by the task's id."""
     if isinstance(predictions, Mapping):
-        return dict(predictions), {}
+        return {str(name): _text(answer, str(name)) for name, answer in predictions.items()}, {}
     answers: dict[str, str | None] = {}
     errors: dict[str, str] = {}
     for n, record in enumerate(predictions):
+        if not isinstance(record, Mapping):
+            raise InputError(
+                f"predictions[{n}] is a {type(record).__name__}; records are mappings, with task_id and answer"
+            )
         name = record.get("task_id", record.get("id"))
         if name is None:
             raise InputError(f"predictions[{n}] has neither task_id nor id")
-        answers[str(name)] = record.get("answer")
+        if str(name) in answers:
+            raise InputError(f"predictions[{n}]: there is an answer to task {name!r} already")
+        answers[str(name)] = _text(record.get("answer"), str(name))
         if record.get("error"):
             errors[str(name)] = str(record["error"])
     return answers, errors
+
+
+def _text(answer: object, name: str) -> str | None:
+    """An answer as text, as task files may hold it."""
+    if answer is None or isinstance(answer, str):
+        return answer
+    if isinstance(answer, int | float) and not isinstance(answer, bool):
+        return str(answer)
+    raise InputError(f"the answer to task {name!r} is a {type(answer).__name__}; it must be a text, a number or None")
 
 
 def _item(task: Task) -> BenchmarkItem:

@@ -10,7 +10,6 @@ option has an effect, or is refused with a reason; none is ignored. For a checko
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import shutil
@@ -19,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 _SRC = str(Path(__file__).resolve().parent)
 if _SRC not in sys.path:
@@ -27,27 +26,25 @@ if _SRC not in sys.path:
 
 try:
     import click
-    from rich.console import Console
 
-    from benchmark import Benchmark
-    from deskroll.cli.log_lines import LogLines
     from deskroll.cli.main import run_command
-    from deskroll.cli.run_session import Ended, conduct
-    from deskroll.config import check
     from deskroll.errors import ConfigError, InputError
-    from deskroll.models.settings import load_env
-    from deskroll.rollout.config import RunConfig
-    from deskroll.rollout.loading import checked_run
-    from deskroll.store import Run
-    from deskroll.store.results import Result
-    from deskroll.types import Task
 except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] in ("deskroll", "benchmark"):
+    if (error.name or "").partition(".")[0] == "deskroll":
         raise
     sys.exit(
         f"this Python ({sys.executable}) has no module {error.name!r}: run `make setup` in the checkout, then\n"
         f"`source .venv/bin/activate`, and start the script again"
     )
+
+if TYPE_CHECKING:
+    from benchmark import Benchmark
+    from deskroll.cli.run_session import Ended
+    from deskroll.rollout.config import RunConfig
+    from deskroll.store.results import Result
+    from deskroll.types import Task
+
+# What is heavy is imported where it is used, so that --help answers at once.
 
 logger = logging.getLogger("deskroll.run_parallel_rollout")
 
@@ -83,66 +80,79 @@ class RolloutRecord(TypedDict):
 
 
 def run_parallel_rollout(config: ParallelRolloutConfig, benchmark: Benchmark) -> list[RolloutRecord]:
-    """Run every task of the benchmark; one record for each, in its order. Ctrl-C releases all desktops."""
-    return _rollout(config, benchmark)[0]
+    """Run every task of the benchmark; one record for each, in its order.
+
+    Ctrl-C releases all desktops and is raised again; what was done by then is in the run's folder.
+    """
+    records, ended = _rollout(config, benchmark)
+    if ended.interrupted:
+        raise KeyboardInterrupt
+    return records
 
 
 def _rollout(config: ParallelRolloutConfig, benchmark: Benchmark) -> tuple[list[RolloutRecord], Ended]:
+    from deskroll.cli.console import stderr  # noqa: PLC0415
+    from deskroll.cli.log_lines import LogLines  # noqa: PLC0415
+    from deskroll.cli.loops import run_to_end  # noqa: PLC0415
+    from deskroll.cli.run_session import conduct  # noqa: PLC0415
+    from deskroll.models.settings import load_env  # noqa: PLC0415
+
+    load_env(Path.cwd())
     save = _flag(config.agent_config_dict, "save_results", default=True)
-    folder = config.output_dir if save else tempfile.mkdtemp(prefix="deskroll-unsaved-")
+    folder = str(config.output_dir) if save else tempfile.mkdtemp(prefix="deskroll-unsaved-")
     try:
-        with LogLines(Console(stderr=True)):
+        with LogLines(stderr()):
             run, tasks = _run_config(config, benchmark, folder)
-        try:
-            ended = asyncio.run(conduct(run, tasks))
-        except asyncio.CancelledError:
-            raise KeyboardInterrupt from None
-        records = _records(ended, benchmark.tasks)
-        with LogLines(Console(stderr=True)):
-            _log_end(records, ended.folder if save else "")
+        ended = run_to_end(conduct(run, tasks))
+        records = _records(ended, benchmark.tasks, judged=run.evaluate)
+        with LogLines(stderr()):
+            _log_end(records, ended, saved=save)
     finally:
         if not save:
             shutil.rmtree(folder, ignore_errors=True)
-    if ended.interrupted:
-        raise KeyboardInterrupt
     return records, ended
 
 
-def _log_end(records: list[RolloutRecord], folder: str) -> None:
+def _log_end(records: list[RolloutRecord], ended: Ended, *, saved: bool) -> None:
     scores = [each["evaluation_score"] for each in records if each["evaluation_score"] is not None]
     logger.info(
-        "parallel rollout finished: %d tasks, %d scored, %d succeeded, mean score %s; %s",
+        "parallel rollout %s: %d tasks, %d scored, %d succeeded, mean score %s; %s",
+        "interrupted" if ended.interrupted else "finished",
         len(records),
         len(scores),
         sum(each["success"] is True for each in records),
         f"{sum(scores) / len(scores):.3f}" if scores else "none",
-        f"results in {folder}" if folder else "nothing was saved (save_results is false)",
+        f"results in {ended.folder}" if saved else "nothing was saved (save_results is false)",
     )
 
 
-def _records(ended: Ended, tasks: list[Task]) -> list[RolloutRecord]:
+def _records(ended: Ended, tasks: list[Task], *, judged: bool) -> list[RolloutRecord]:
+    from deskroll.store import Run  # noqa: PLC0415
+    from deskroll.store.results import Result  # noqa: PLC0415
+
     run = Run.open(ended.folder)
     outcomes = {episode.key.task: episode for episode in run.outcomes()}
     records = []
     for task in tasks:
         episode = outcomes.get(task.id)
         if episode is None:  # the run was interrupted before its turn came
-            records.append(_record(task, None, []))
+            records.append(_record(task, None, [], "it did not run"))
             continue
         messages = [json.loads(each) for each in run.attempt(episode.key, episode.attempt).messages()]
-        records.append(_record(task, Result.of(episode, task.instruction), messages))
+        result = Result.of(episode, task.instruction)
+        unscored = result.reason if judged and result.score is None else None
+        records.append(_record(task, result, messages, result.error or unscored))
     return records
 
 
-def _record(task: Task, result: Result | None, messages: list[dict[str, Any]]) -> RolloutRecord:
-    unscored = "it did not run" if result is None else result.reason if result.score is None else None
+def _record(task: Task, result: Result | None, messages: list[dict[str, Any]], error: str | None) -> RolloutRecord:
     return RolloutRecord(
         task_id=task.id,
         question=task.instruction,
         answer=result.answer if result else None,
         messages=messages,
         success=result.success if result else None,
-        error=(result.error if result else None) or unscored,
+        error=error,
         evaluation_score=result.score if result else None,
     )
 
@@ -165,12 +175,12 @@ _DESKTOP_DEFAULTS = {"enable_recording": True}
 
 def _run_config(config: ParallelRolloutConfig, benchmark: Benchmark, output_dir: str) -> tuple[RunConfig, list[Task]]:
     """The run that the documents' names describe, checked to the last option."""
-    given = dict(config.agent_config_dict)
-    given.pop("save_results", None)
-    if unknown := [name for name in given if name not in _AGENT]:
-        raise ConfigError(f"agent_config_dict has no key {unknown[0]!r}; known: {', '.join(_AGENT)}, save_results")
+    from deskroll.config import check  # noqa: PLC0415
+    from deskroll.rollout.config import RunConfig  # noqa: PLC0415
+    from deskroll.rollout.loading import checked_run  # noqa: PLC0415
+
     settings: dict[str, Any] = {
-        "tasks": str(benchmark.data_path.absolute()),
+        "tasks": str(benchmark.data_path),
         "env": config.env_mode,
         "num_rollouts": config.num_rollouts,
         "output_dir": output_dir,
@@ -181,9 +191,23 @@ def _run_config(config: ParallelRolloutConfig, benchmark: Benchmark, output_dir:
     elif desktops := [name for name in config.env_kwargs if name in _DESKTOPS]:
         raise ConfigError(f"env_kwargs: {desktops[0]} belongs to desktops, and env_mode {config.env_mode!r} has none")
     settings["env_options"] |= {name: value for name, value in config.env_kwargs.items() if name not in _DESKTOPS}
-    for name, value in {**_AGENT_DEFAULTS, **given}.items():
+    for name, value in _agent(config).items():
         _put(settings, _AGENT[name], value)
     return checked_run(check(RunConfig, settings, "ParallelRolloutConfig"), list(benchmark.tasks))
+
+
+def _agent(config: ParallelRolloutConfig) -> dict[str, Any]:
+    """agent_config_dict with its defaults, checked."""
+    given = {name: value for name, value in config.agent_config_dict.items() if name != "save_results"}
+    if unknown := [name for name in given if name not in _AGENT]:
+        raise ConfigError(f"agent_config_dict has no key {unknown[0]!r}; known: {', '.join(_AGENT)}, save_results")
+    _flag(given, "evaluate_results", default=True)
+    metric = "evaluation_metric"
+    if metric in config.env_kwargs:  # an option of environments, too
+        if given.get(metric, config.env_kwargs[metric]) != config.env_kwargs[metric]:
+            raise ConfigError(f"{metric} is set twice, in env_kwargs and in agent_config_dict, and not alike")
+        given[metric] = config.env_kwargs[metric]
+    return {**_AGENT_DEFAULTS, **given}
 
 
 def _desktops(config: ParallelRolloutConfig) -> dict[str, Any]:
@@ -248,7 +272,7 @@ def _option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
     help="osworld, math, py, web, rag, or a plug-in.",
 )
 @_option("--num-rollouts", default=5, show_default=True, help="Rollouts at a time.")
-@_option("--num-vms", default=3, show_default=True, help="Desktops in the pool (osworld).")
+@_option("--num-vms", type=int, help="Desktops in the pool (osworld).  [default: 3]")
 @_option(
     "--use-resource-pool",
     "--use-vm-pool",
@@ -283,7 +307,7 @@ def _command(
     data_path: str,
     env_mode: str,
     num_rollouts: int,
-    num_vms: int,
+    num_vms: int | None,
     use_resource_pool: bool,
     output_dir: str,
     **rest: Any,
@@ -292,13 +316,17 @@ def _command(
 
     Flags may be written with dashes or underscores. Keys come from the environment, or from a file .env.
     """
-    load_env(Path.cwd())
+    from benchmark import Benchmark  # noqa: PLC0415
+
     agent = {name: rest.pop(name) for name in ("model_name", "max_turns", "max_retries", "evaluation_metric")}
     if env_mode != _DESKTOP_MODE and use_resource_pool:
         raise InputError(f"--use-resource-pool is for osworld: mode {env_mode!r} needs no desktops; leave it out")
+    if num_vms is not None and not use_resource_pool:
+        why = f"mode {env_mode} needs no desktops" if env_mode != _DESKTOP_MODE else "each rollout has one of its own"
+        click.echo(f"--num-vms {num_vms} counts only with --use-resource-pool: {why}", err=True)
     config = ParallelRolloutConfig(
         num_rollouts=num_rollouts,
-        num_vms=num_vms,
+        num_vms=3 if num_vms is None else num_vms,
         env_mode=env_mode,
         env_kwargs={name: value for name, value in rest.items() if value is not None},
         agent_config_dict=agent,

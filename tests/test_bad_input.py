@@ -187,7 +187,7 @@ MODELS = [
     script("no YAML", 'replies:\n  - turns: [{text: "42"}\n', "s.yaml:3: it is no valid YAML"),
     script("kind of fault", f"faults: {{kinds: [404]}}\n{SCRIPT}", "s.yaml:1: faults.kinds.0", "'429', '500'"),
     Case("model: nobody listens", f"{MATH} --model m --base-url http://127.0.0.1:9/v1",
-         ("model m at http://127.0.0.1:9/v1: no connection", "is the server up", "set --base-url")),
+         ("model m at http://127.0.0.1:9/v1: no connection", "is the server up", "set OPENAI_BASE_URL")),
 ]  # fmt: skip
 
 FOLDERS = [

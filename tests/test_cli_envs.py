@@ -78,3 +78,29 @@ def test_a_script_that_is_not_there_is_named(deskroll: Commands, env: dict[str, 
     ended = deskroll("run", "t.jsonl", "--env", "math", "--model", "scripted", cwd=tmp_path, env=env)
     assert ended.code == 2
     assert f"there is no script beside the tasks ({tmp_path}/t.script.yaml)" in ended.err
+
+
+def test_a_run_does_not_go_on_with_other_documents(deskroll: Commands, env: dict[str, str], tmp_path: Path) -> None:
+    env = env | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("The mayor lives in Oldtown.")
+    task = {"question": "Where does the mayor live?", "answer": "Oldtown", "env_config": {"corpus": "corpus"}}
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"id": f"t{n}", **task}) + "\n" for n in range(2)))
+    (tmp_path / "t.script.yaml").write_text("replies: [{turns: [{text: Oldtown}]}]\n")
+    args = ("run", "t.jsonl", "--env", "rag", "--model", "scripted", "--set", "run_id=one")
+    assert deskroll(*args, cwd=tmp_path, env=env).code == 0
+    (tmp_path / "corpus" / "a.txt").write_text("The mayor lives in Newtown.")
+    ended = deskroll("run", "--resume", "results/one", cwd=tmp_path, env=env)
+    assert ended.code == 2
+    assert "what env rag works with (documents, pages) has changed" in ended.err
+    assert deskroll("run", "--resume", "results/one", "--force", cwd=tmp_path, env=env).code == 0
+
+
+@pytest.mark.parametrize("variable", ["vmware", "sim", "auto", "local"])
+def test_where_no_desktop_is_needed_none_is_asked_about(
+    deskroll: Commands, env: dict[str, str], tmp_path: Path, variable: str
+) -> None:
+    args = ("run", str(ROOT / "data/math_examples.jsonl"), "--env", "math", "--model", "scripted", "--limit", "1")
+    ended = deskroll(*args, "--provider", "vmware", cwd=tmp_path, env=env | {"DESKROLL_PROVIDER": variable})
+    assert ended.code == 0, ended.err
+    assert "provider" not in ended.err

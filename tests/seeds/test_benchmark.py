@@ -113,6 +113,18 @@ def test_metrics_and_answers_that_are_not_there_are_named(benchmark: Benchmark) 
         benchmark.evaluate([{"answer": "1"}])
 
 
+def test_numbers_are_answers_and_other_things_are_named(benchmark: Benchmark) -> None:
+    assert benchmark.evaluate({"a": 2})[0].score == 1.0
+    with pytest.raises(InputError, match="the answer to task 'a' is a list; it must be a text, a number or None"):
+        benchmark.evaluate({"a": ["2"]})
+    with pytest.raises(InputError, match=r"predictions\[0\] is a tuple"):
+        benchmark.evaluate([("a", "2")])
+    with pytest.raises(InputError, match=r"predictions\[1\]: there is an answer to task 'a' already"):
+        benchmark.evaluate([{"id": "a", "answer": "2"}, {"task_id": "a", "answer": "3"}])
+    with pytest.raises(InputError, match="exact_match asks no model: leave it out"):
+        benchmark.evaluate({"a": "2"}, judge_model="m")
+
+
 def test_a_judge_that_cannot_be_asked_scores_nothing(benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")

@@ -121,6 +121,94 @@ def test_both_modules_are_found_from_the_root(checkout: Checkout, first: str) ->
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("flag", ["--client-password", "--client_password"])
+@pytest.mark.parametrize("form", ["{flag} hunter2", "{flag}=hunter2"])
+def test_a_password_is_nowhere_in_what_a_run_leaves(checkout: Checkout, flag: str, form: str) -> None:
+    args = ["--data", "data/critical_tasks.jsonl", *form.format(flag=flag).split(" ")]
+    script(*args, cwd=checkout.folder, env={**checkout.env, "DESKROLL_PROVIDER": "sim"})
+    files = [path for path in (checkout.folder / "results").rglob("*") if path.is_file()]
+    assert len(files) > 10
+    assert [path for path in files if b"hunter2" in path.read_bytes()] == []
+
+
+def test_a_password_has_to_be_given_again_to_go_on(checkout: Checkout) -> None:
+    env = {**checkout.env, "DESKROLL_PROVIDER": "sim"}
+    script("--data", "data/critical_tasks.jsonl", "--client-password", "hunter2", cwd=checkout.folder, env=env)
+    resume = [sys.executable, "-m", "deskroll", "run", "--resume", "results"]
+    told = subprocess.run(resume, cwd=checkout.folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert told.returncode == 2
+    assert "env_options.client_password was a secret and is not kept; give it again" in told.stderr
+
+
+def test_nobody_who_reads_what_it_says_is_no_reason_to_end(checkout: Checkout) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, str(SCRIPT), "--mode", "math", "--data", "data/math_examples.jsonl", "--json"]
+    done = subprocess.run(
+        command,
+        cwd=checkout.folder,
+        env=checkout.env,
+        stdout=subprocess.PIPE,
+        stderr=writer,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["overall"]["successes"] == 10
+
+
+def test_what_is_meant_for_a_pool_is_told_without_one(checkout: Checkout) -> None:
+    args = ["--mode", "math", "--data", "data/math_examples.jsonl", "--num-vms", "77"]
+    done = script(*args, cwd=checkout.folder, env=checkout.env)
+    assert "--num-vms 77 counts only with --use-resource-pool: mode math needs no desktops" in done.stderr
+
+
+PROGRAM = """
+import asyncio, json, threading
+from src.run_parallel_rollout import ParallelRolloutConfig, run_parallel_rollout
+from benchmark import Benchmark
+
+benchmark = Benchmark(data_path="data/math_examples.jsonl")
+config = ParallelRolloutConfig(env_mode="math", agent_config_dict={"model_name": "any"})
+
+def rollout():
+    records = run_parallel_rollout(config, benchmark)
+    scores = [each.score for each in benchmark.evaluate(records, metric="numeric_match")]
+    return [each["evaluation_score"] for each in records] + [len(scores)]
+
+async def notebook():
+    return rollout()
+
+def thread():
+    found = []
+    worker = threading.Thread(target=lambda: found.append(rollout()))
+    worker.start()
+    worker.join()
+    return found[0]
+
+print(json.dumps([rollout(), asyncio.run(notebook()), thread()]))
+"""
+
+
+def test_it_runs_in_a_script_in_a_notebook_and_in_a_thread_with_the_keys_of_a_file(checkout: Checkout) -> None:
+    (checkout.folder / "script.py").write_text(PROGRAM)
+    url, key = (checkout.env.pop(name) for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"))
+    (checkout.folder / ".env").write_text(f"OPENAI_BASE_URL={url}\nOPENAI_API_KEY={key}\n")
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=checkout.folder,
+        env=checkout.env,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [[1.0] * 10 + [10]] * 3
+
+
 async def test_interrupted_it_releases_every_desktop(checkout: Checkout, runtime_folder: Path) -> None:
     def desktops() -> list[int]:
         names = ("Xvfb", "deskroll-guest")
@@ -136,6 +224,11 @@ async def test_interrupted_it_releases_every_desktop(checkout: Checkout, runtime
         await until(lambda: any(checkout.folder.glob("results/*/episodes/eval/0/*/0/1/steps.jsonl")), "a step is done")
         for _ in range(2):
             os.kill(run.pid, signal.SIGINT)
-        _, err = run.communicate(timeout=60, check=False)
+        try:
+            _, err = run.communicate(timeout=60)
+        finally:
+            run.kill()
         assert run.returncode == 130, err
+        assert "parallel rollout interrupted: 12 tasks" in err
+        assert "go on with:" in err
     await until(lambda: set(desktops()) <= before, "no desktop is left")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Coroutine
 
 from rich.console import Console
@@ -42,6 +43,8 @@ class Interrupts:
         loop = asyncio.get_running_loop()
         # What was ignored at the start stays so: somebody wants the run to outlive its terminal (nohup).
         self._handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+        if threading.current_thread() is not threading.main_thread():
+            self._handled = []  # only the main thread gets signals, and it is somebody else's
         for number in self._handled:
             loop.add_signal_handler(number, self._interrupt, number)
         return self

@@ -71,8 +71,7 @@ def run(
     way no desktop is left, and --resume goes on. Exit code 0: every episode was scored; 1: some were not; 2: bad input;
     130: interrupted.
     """
-    from rich.console import Console  # noqa: PLC0415
-
+    from deskroll.cli.console import stderr  # noqa: PLC0415
     from deskroll.cli.log_lines import LogLines  # noqa: PLC0415
     from deskroll.cli.run_plan import show_plan  # noqa: PLC0415
     from deskroll.cli.run_session import conduct  # noqa: PLC0415
@@ -88,12 +87,12 @@ def run(
     if resume is not None:
         if config_file is not None:
             raise click.UsageError("--resume goes on with the run's own settings; change single ones with --set")
-        with LogLines(Console(stderr=True)):
+        with LogLines(stderr()):
             root, config, loaded = resume_run(resume, [*given, *overrides])
     else:
         if force:
             raise click.UsageError("--force belongs to --resume")
-        with LogLines(Console(stderr=True)):
+        with LogLines(stderr()):
             root, (config, loaded) = "", load_run(config_file, [*given, *overrides])
     if dry_run:
         show_plan(config, loaded, root, as_json=as_json)

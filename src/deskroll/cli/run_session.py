@@ -15,6 +15,7 @@ import msgspec
 from rich.console import Console
 
 from deskroll.cli import program
+from deskroll.cli.console import stderr
 from deskroll.cli.interrupts import Interrupts
 from deskroll.cli.log_lines import LogLines
 from deskroll.cli.run_view import Progress
@@ -47,12 +48,12 @@ class Ended:
 
     def tell(self, *, as_json: bool) -> None:
         """Print what came of it, and what can be done next."""
-        _tell_end(Console(stderr=True), self.results, self.folder, as_json=as_json)
+        _tell_end(stderr(), self.results, self.folder, as_json=as_json)
 
 
 async def conduct(config: RunConfig, tasks: Sequence[Task], root: str = "", *, force: bool = False) -> Ended:
     """Run it to its end, or until it is interrupted, with its progress shown."""
-    console = Console(stderr=True)
+    console = stderr()
     raise_open_files()
     if root:
         _refuse_live(root)
@@ -101,7 +102,7 @@ async def _with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
     limited = config.limits.max_cost_usd is not None
     async with AsyncExitStack() as stack:
         served = {"model": await stack.enter_async_context(_answering(config.model, "model", limited=limited))}
-        if config.judge is not None:
+        if config.judge is not None and config.evaluate:
             served["judge"] = await stack.enter_async_context(_answering(config.judge, "judge", limited=limited))
         yield config.model_copy(update=served)
 
@@ -136,7 +137,8 @@ async def _check_model(model: ModelSettings, name: str, *, limited: bool) -> Non
             raise ConfigError(f"{name}: {error}") from None
         except ModelError as error:
             raise ConfigError(
-                f"{name}: {error}; set --base-url and OPENAI_API_KEY, or use --model scripted:FILE"
+                f"{name}: {error}; set OPENAI_BASE_URL (or {name}.base_url) and OPENAI_API_KEY, "
+                f"or name a script: scripted:FILE"
             ) from None
 
 

@@ -100,10 +100,12 @@ class EnvKind(Protocol):
         """Refuse, with an `InputError`, a task that can never be prepared or judged: before anything is started."""
 
     @staticmethod
-    def prepare(tasks: Sequence[Task], settings: Any, folder: Path) -> None:
+    def prepare(tasks: Sequence[Task], settings: Any, folder: Path) -> str:
         """Make ready what these tasks share, once, before the first runs; `InputError` where that cannot be.
 
         `folder` is that of the tasks' file. May take long (an index is built): it is called in a thread of its own.
+        Returns a digest of what outcomes depend on besides tasks and settings (documents, pages), empty where there is
+        nothing of the kind: a resume refuses when it has changed.
         """
 
     def __call__(self, task: Task, settings: Any, means: Means) -> Env:

@@ -78,7 +78,7 @@ class PythonEnv(ToolEnv):
         return {"python_interpreter": ToolFunction("python_interpreter", _DESCRIPTION, Snippets, self._run)}
 
     @staticmethod
-    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> None:
+    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> str:
         """Try an interpreter, so that a machine without namespaces or numpy is found out before anything starts."""
         sweep()
         limits = settings.limits() if isinstance(settings, PythonSettings) else Limits()
@@ -88,6 +88,7 @@ class PythonEnv(ToolEnv):
             check = check_namespaces()
             why = str(error) if check.ok else f"{check.found}; allow user namespaces, see `deskroll doctor`"
             raise InputError(f"the environment py cannot run here: {why}") from error
+        return ""
 
     async def _run(self, given: Snippets) -> str:
         try:

@@ -19,7 +19,7 @@ from deskroll.errors import InputError, StoreError
 from deskroll.rollout.config import RunConfig, differences
 from deskroll.rollout.loading import PHASE
 from deskroll.rollout.plan import changed_tasks
-from deskroll.rollout.redaction import MASK, is_secret, redacted
+from deskroll.rollout.redaction import masked_command, redacted
 from deskroll.store import Run, RunInfo, RunStore, config_digest, join
 from deskroll.types import EpisodeKey, Task
 
@@ -55,9 +55,10 @@ def _resolved(config: RunConfig) -> dict[str, object]:
 
 @asynccontextmanager
 async def opened_store(
-    config: RunConfig, tasks: Sequence[Task], root: str, questions: dict[str, str], *, resume: bool, force: bool
+    config: RunConfig, tasks: Sequence[Task], root: str, prepared: dict[str, str], *, resume: bool, force: bool
 ) -> AsyncIterator[RunStore]:
     """The run's store: a new one, or that of a run that may go on."""
+    questions = {task.id: task.instruction for task in tasks}
 
     def describe(key: EpisodeKey) -> str:
         return questions.get(key.task, "")
@@ -69,21 +70,29 @@ async def opened_store(
             version=__version__,
             config=resolved,
             config_digest=config_digest(resolved),
-            command=tuple(_without_secrets(sys.argv)),
+            prepared=prepared,
+            command=tuple(masked_command(sys.argv)),
             git_commit=await asyncio.to_thread(_git_commit),
         )
         async with RunStore.create(root, info, describe=describe) as store:
             yield store
         return
-    _refuse_changes(config, tasks, root, force=force)
+    _refuse_changes(config, tasks, root, prepared, force=force)
     async with RunStore.resume(root, describe=describe) as store:
         yield store
 
 
-def _refuse_changes(config: RunConfig, tasks: Sequence[Task], root: str, *, force: bool) -> None:
+def _refuse_changes(
+    config: RunConfig, tasks: Sequence[Task], root: str, prepared: dict[str, str], *, force: bool
+) -> None:
     """Before anything is written: a run that cannot go on as it was begun stays as it is."""
     run = Run.open(root)
     changed = [*differences(run.info.config, _resolved(config)), *changed_tasks(run.index, PHASE, 0, tasks)]
+    changed += [
+        f"what env {name} works with (documents, pages) has changed"
+        for name, digest in prepared.items()
+        if digest != run.info.prepared.get(name, digest)
+    ]
     if changed and not force:
         shown = "\n  ".join(changed[:10]) + (f"\n  ... and {len(changed) - 10} more" if len(changed) > 10 else "")
         raise InputError(
@@ -100,7 +109,3 @@ def _git_commit() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return found.stdout.strip() if found.returncode == 0 else ""
-
-
-def _without_secrets(command: Sequence[str]) -> list[str]:
-    return [MASK if "api_key" in each or is_secret(each) else each for each in command]

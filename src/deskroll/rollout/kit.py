@@ -11,6 +11,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from deskroll.actions import Action
 from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings
 from deskroll.config import check
@@ -113,8 +115,8 @@ class Kit:
         kind, settings = self._kind(task.env or self.spec.env)
         means = Means(
             desktop=desktop,
-            model=_Counted(self._model, notes),
-            judge=_Counted(self._judge, notes),
+            model=_Noted(self._model, notes, "asked.json"),
+            judge=_Noted(self._judge, notes, "judged.json"),
             keep=notes.keep,
             folder=Path(self.spec.folder),
         )
@@ -144,15 +146,18 @@ class Kit:
         return self._envs[name]
 
 
-class _Counted:
-    """A model whose answers are counted with the attempt that asked for them."""
+class _Noted:
+    """A model that an environment asks: what was said is kept with the attempt, and counted with it."""
 
-    def __init__(self, model: Model, notes: Notes) -> None:
+    def __init__(self, model: Model, notes: Notes, name: str) -> None:
         self._model = model
         self._notes = notes
+        self._name = name
 
     async def complete(self, messages: Sequence[bytes], tools: bytes | None = None) -> Completion:
-        """Ask, and count."""
+        """Ask, keep and count."""
         completion = await self._model.complete(messages, tools)
         self._notes.used(completion)
+        said = {"messages": [msgspec.Raw(each) for each in messages], "completion": completion}
+        self._notes.keep(self._name, msgspec.json.encode(said))
         return completion

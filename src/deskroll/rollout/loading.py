@@ -15,14 +15,14 @@ from deskroll.agents import agent_kind, agent_settings
 from deskroll.config import load
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
-from deskroll.desktops.providers.choice import choose
+from deskroll.desktops.providers.choice import check_name, choose
 from deskroll.desktops.service import Listen
 from deskroll.envs import env_kind, env_settings
 from deskroll.errors import ConfigError, InputError, StoreError
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import TOKEN_VARIABLE
-from deskroll.rollout.redaction import without_masked
+from deskroll.rollout.redaction import masked_settings, without_masked
 from deskroll.store import Run, find_run
 from deskroll.tasks import load_tasks
 from deskroll.types import Task
@@ -51,6 +51,9 @@ def resume_run(given: str, overrides: Sequence[str]) -> tuple[str, RunConfig, li
     name = f"{root}/run.json"
     if not info.config:
         raise InputError(f"{name}: it holds no config, so the run cannot go on; restore it, or start a new run")
+    for setting in masked_settings(info.config):
+        if not any(setting == each.partition("=")[0].strip() for each in overrides):
+            raise InputError(f"{name}: {setting} was a secret and is not kept; give it again: --set {setting}=...")
     config, tasks = _checked(load(RunConfig, None, overrides, base=without_masked(info.config), name=name))
     return root, config, tasks
 
@@ -65,22 +68,28 @@ def _checked(config: RunConfig) -> tuple[RunConfig, list[Task]]:
 
 def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[Task]]:
     """The settings as they will be used, with these tasks; `InputError` where they cannot be."""
-    config = _with_provider(config.model_copy(update={"model": _placed(config.model, Path(config.tasks))}))
+    models = {"model": _placed(config.model, Path(config.tasks).with_suffix(".script.yaml"), "model")}
+    if config.judge is not None:
+        models["judge"] = _placed(config.judge, Path(config.tasks).with_suffix(".judge.yaml"), "judge")
+    config = config.model_copy(update=models)
     agent_settings(agent_kind(config.agent), config.agent_options, config.agent)
-    _check_provider(config, _wanted(config, tasks))
+    if _wanted(config, tasks):
+        config = _with_provider(config)
+        _check_provider(config, _wanted(config, tasks))
+    else:
+        check_name(config.provider)
     _check_tasks(config, tasks)
     _check_metrics(config.metrics)
     _check_reserved(config)
     return config, tasks
 
 
-def _placed(model: ModelSettings, tasks: Path) -> ModelSettings:
+def _placed(model: ModelSettings, beside: Path, name: str) -> ModelSettings:
     """The model, with the script that it answers from named by a path that holds from everywhere."""
     if model.name == SCRIPTED.rstrip(":"):
-        beside = tasks.with_suffix(".script.yaml")
         if not beside.is_file():
             raise ConfigError(
-                f"model.name is 'scripted', and there is no script beside the tasks ({beside}); "
+                f"{name}.name is 'scripted', and there is no script beside the tasks ({beside}); "
                 f"write one, or name one with scripted:FILE"
             )
         return model.model_copy(update={"name": f"{SCRIPTED}{beside}"})
@@ -128,15 +137,18 @@ def _wanted(config: RunConfig, tasks: Sequence[Task]) -> list[tuple[Task, Deskto
     return wanted
 
 
-def prepare_envs(config: RunConfig, tasks: Sequence[Task]) -> None:
-    """Make ready what the environments of these tasks share; may take long."""
+def prepare_envs(config: RunConfig, tasks: Sequence[Task]) -> dict[str, str]:
+    """Make ready what the environments of these tasks share, which may take long; returns what each found."""
+    prepared: dict[str, str] = {}
     by_kind: dict[str, list[Task]] = {}
     for task in tasks:
         by_kind.setdefault(task.env or config.env, []).append(task)
     for name, those in by_kind.items():
         kind = env_kind(name)
         settings = env_settings(kind, config.env_options if name == config.env else {}, name)
-        kind.prepare(those, settings, Path(config.tasks).parent)
+        found = kind.prepare(those, settings, Path(config.tasks).parent)
+        prepared[name] = str(found or "")  # a plug-in may well return nothing
+    return prepared
 
 
 def _check_tasks(config: RunConfig, tasks: Sequence[Task]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from yarl import URL
@@ -25,10 +26,26 @@ def without_masked(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def is_secret(argument: str) -> bool:
-    """Whether an argument of a command line assigns a secret."""
-    name, assigned, _ = argument.rpartition("=") if "=" in argument else (argument, "", "")
-    return bool(assigned) and _SECRET.search(name.rpartition(".")[2]) is not None
+def masked_settings(config: dict[str, Any], prefix: str = "") -> list[str]:
+    """The names of settings that were masked, dotted."""
+    names = []
+    for name, value in config.items():
+        if isinstance(value, dict):
+            names += masked_settings(value, f"{prefix}{name}.")
+        elif is_masked(value):
+            names.append(f"{prefix}{name}")
+    return names
+
+
+def masked_command(command: Sequence[str]) -> list[str]:
+    """A command line with every secret in it masked: `name=secret`, `--name=secret`, `--name secret`."""
+    masked = []
+    for before, argument in zip(["", *command], command, strict=False):
+        name, assigned, _ = argument.rpartition("=")
+        given = before.startswith("--") and "=" not in before and _SECRET.search(before[2:]) is not None
+        secret = "api_key" in argument or (assigned and _SECRET.search(name.rpartition(".")[2]) is not None)
+        masked.append(MASK if given or secret else argument)
+    return masked
 
 
 def is_masked(value: object) -> bool:

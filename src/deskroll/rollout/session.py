@@ -65,15 +65,14 @@ class Session:
         sink: EventSink | None = None,
     ) -> AsyncIterator[Session]:
         """Open everything that a run needs, or that of the run at `resume`."""
-        questions = {task.id: task.instruction for task in tasks}
+        prepared = await asyncio.to_thread(prepare_envs, config, tasks)
         root = resume or new_root(config)
         needed = desktop_specs(config, tasks)
         spec = run_spec(config, root)
-        await asyncio.to_thread(prepare_envs, config, tasks)
         journal = DesktopJournal(guarded(sink))
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(
-                opened_store(config, tasks, root, questions, resume=bool(resume), force=force)
+                opened_store(config, tasks, root, prepared, resume=bool(resume), force=force)
             )
             journal.store = store
             if not left_to_do(store.index, PHASE, 0, tasks, config.group_size):

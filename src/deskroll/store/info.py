@@ -32,6 +32,8 @@ class RunInfo(Record, frozen=True):
     config: dict[str, Any] = msgspec.field(default_factory=dict)
     """As it was resolved, with secrets masked."""
     config_digest: str = ""
+    prepared: dict[str, str] = msgspec.field(default_factory=dict)
+    """A digest of what each environment found besides tasks and settings: documents, pages."""
     command: tuple[str, ...] = ()
     git_commit: str = ""
     python: str = msgspec.field(default_factory=platform.python_version)

@@ -34,13 +34,24 @@ class Choice(Record, frozen=True):
     """Why it is not what was asked for; empty where it is."""
 
 
+def check_name(asked: str) -> None:
+    """Refuse a name that is no provider's, here or in users' documents."""
+    if asked != AUTO and asked not in _DOCUMENTED:
+        Registry().find("provider", asked)
+
+
 def choose(asked: str, options: Mapping[str, str], environ: Mapping[str, str]) -> Choice:
     """The provider for what was asked; `InputError` where there can be none."""
     instead = environ.get(VARIABLE, "").strip()
+    if instead == AUTO and asked != AUTO:
+        choice = _automatic(options)
+        said = f"provider {asked} was asked for; {VARIABLE}={AUTO} takes its place, which is {choice.name} here"
+        return Choice(name=choice.name, options=choice.options, substituted=said)
     if instead and instead != asked:
         Registry().find("provider", instead)
         # What was meant for another kind of desktop means nothing to this one.
-        kept = {name: value for name, value in options.items() if asked == AUTO and name not in _MACHINES}
+        machine = instead in _DOCUMENTED
+        kept = {name: value for name, value in options.items() if asked == AUTO and (machine or name not in _MACHINES)}
         unused = [name for name in options if name not in kept]
         tail = f"; {', '.join(unused)} {'is' if len(unused) == 1 else 'are'} not used" if unused else ""
         said = f"provider {asked} was asked for; {VARIABLE}={instead} takes its place{tail}"
@@ -50,16 +61,13 @@ def choose(asked: str, options: Mapping[str, str], environ: Mapping[str, str]) -
     known = [entry.name for entry in Registry().entries("provider")]
     if asked in known or ":" in asked:
         return Choice(name=asked, options=dict(options))
-    if asked not in _DOCUMENTED:
-        Registry().find("provider", asked)  # says what there is
+    check_name(asked)
     program = _PROGRAMS.get(asked)
     if program is not None and shutil.which(program) is None:
         why = f"needs the program {program}, which is not on this machine"
     else:
         why = f"is not part of this version (there are: {', '.join(known)})"
-    raise InputError(
-        f"provider {asked!r} {why}; {VARIABLE}={EMBEDDED} runs the same tasks on embedded desktops instead"
-    )
+    raise InputError(f"provider {asked!r} {why}; {VARIABLE}={EMBEDDED} runs the tasks on embedded desktops instead")
 
 
 def _automatic(options: Mapping[str, str]) -> Choice:

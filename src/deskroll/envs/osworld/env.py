@@ -78,8 +78,9 @@ class OSWorldEnv:
         check_evaluator(task)
 
     @staticmethod
-    def prepare(tasks: Sequence[Task], settings: OSWorldSettings, folder: Path) -> None:
+    def prepare(tasks: Sequence[Task], settings: OSWorldSettings, folder: Path) -> str:
         """Nothing is shared: each desktop is made ready by its pool."""
+        return ""
 
     @property
     def tools(self) -> Sequence[Tool]:
