@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,18 +87,20 @@ class Benchmark:
         """Judge answers: a mapping from id to answer, or records with `task_id` (or `id`) and `answer`.
 
         Every task is in the result: one without an answer scores 0, and one whose record holds an error and no answer
-        is not scored. `judge_model` is for the metric llm_judgement.
+        is not scored. Tasks without a reference answer keep the score of their record. `judge_model` is for the metric
+        llm_judgement.
         """
         if metric not in METRICS:
             raise InputError(f"metric is {metric!r}; allowed: {', '.join(METRICS)}")
         if judge_model and not METRICS[metric].judged:
             raise InputError(f"judge_model is {judge_model!r}, and {metric} asks no model: leave it out")
-        answers, errors = _answers(predictions)
+        answers, errors, judged = _answers(predictions)
         if unknown := answers.keys() - {task.id for task in self.tasks}:
             raise InputError(f"{self.data_path}: there is no task {min(unknown)!r}, of which there is an answer")
         if METRICS[metric].judged:
             load_env(Path.cwd())
-        return run_to_end(self._judged(answers, errors, metric, judge_model))
+        results = run_to_end(self._judged(answers, errors, metric, judge_model))
+        return [_as_judged(each, judged.get(each.item_id)) for each in results]
 
     async def _judged(
         self, answers: Mapping[str, str | None], errors: Mapping[str, str], metric: str, judge_model: str
@@ -136,12 +138,13 @@ async def _score(task: Task, answer: str | None, error: str, metric: str, judge:
 
 def _answers(
     predictions: Mapping[str, str | None] | Sequence[Mapping[str, Any]],
-) -> tuple[dict[str, str | None], dict[str, str]]:
-    """Answers and errors, by the task's id."""
+) -> tuple[dict[str, str | None], dict[str, str], dict[str, float]]:
+    """Answers, errors, and the scores of tasks that were judged when they ran, by the task's id."""
     if isinstance(predictions, Mapping):
-        return {str(name): _text(answer, str(name)) for name, answer in predictions.items()}, {}
+        return {str(name): _text(answer, str(name)) for name, answer in predictions.items()}, {}, {}
     answers: dict[str, str | None] = {}
     errors: dict[str, str] = {}
+    judged: dict[str, float] = {}
     for n, record in enumerate(predictions):
         if not isinstance(record, Mapping):
             raise InputError(
@@ -155,7 +158,16 @@ def _answers(
         answers[str(name)] = _text(record.get("answer"), str(name))
         if record.get("error"):
             errors[str(name)] = str(record["error"])
-    return answers, errors
+        if isinstance(record.get("evaluation_score"), int | float):
+            judged[str(name)] = float(record["evaluation_score"])
+    return answers, errors, judged
+
+
+def _as_judged(result: EvaluationResult, score: float | None) -> EvaluationResult:
+    """A task without a reference answer was judged by the state that it left, when it ran."""
+    if score is None or result.ground_truth is not None:
+        return result
+    return replace(result, score=score, reason="as its own evaluator judged it when it ran")
 
 
 def _text(answer: object, name: str) -> str | None:

@@ -75,6 +75,8 @@ async def judging(*turns: Turn | str) -> AsyncIterator[Bench]:
         ('{"verdict": "correct", "reason": ""}', 1.0, "judged correct: no reason given"),
         ('{"verdict": "incorrect", "reason": "\\u001b[31mred\\n"}', 0.0, "judged incorrect: [31mred"),
         ('{"verdict": "correct", "reason": "同一个城市"}', 1.0, "judged correct: 同一个城市"),
+        ('So\u2028{"verdict": "incorrect", "reason": ""}\r\n' + CORRECT + "\r\n", 1.0, "judged correct: the same city"),
+        ('{"verdict": "correct", "reason": "the\u2028same\x85city"}', 1.0, "judged correct: the same city"),
         ('{"verdict": "correct", "reason": "%s"}' % ("x" * 3000), 1.0, f"judged correct: {'x' * 400} ..."),
     ],
 )
@@ -140,8 +142,9 @@ async def test_a_reply_that_was_cut_off_is_told_so() -> None:
 async def test_a_server_that_fails_is_an_evaluator_error(kind: FaultKind) -> None:
     script = Script(faults=Faults(rate=1, kinds=(kind,)), replies=(Reply(turns=(Turn(text=CORRECT),)),))
     async with ScriptedServer(script) as server, client(server.url, retries=1) as model:
-        with pytest.raises(EvaluatorError, match=r"the judge could not be asked: model .* asked 2 times") as caught:
+        with pytest.raises(EvaluatorError, match=r"could not be asked \(3 times\): model .* asked 2 times") as caught:
             await judge(model, "q", "a", "r")
+        assert server.stats.requests == 6
     assert caught.value.failure is FailureClass.EVALUATOR
 
 
@@ -149,14 +152,26 @@ async def test_a_server_that_fails_is_an_evaluator_error(kind: FaultKind) -> Non
 async def test_a_server_that_refuses_is_an_evaluator_error(status: int) -> None:
     error = {"error": {"message": "no", "code": "context_length_exceeded"}}
     async with canned(http(error, status)) as server, client(server.url) as model:
-        with pytest.raises(EvaluatorError, match="the judge could not be asked") as caught:
+        with pytest.raises(EvaluatorError, match="the judge could not be asked: model") as caught:
             await judge(model, "q", "a", "r")
+        assert len(server.bodies) == 1, "asking again does not mend a refusal"
     assert caught.value.failure is FailureClass.EVALUATOR, "not the agent's, even where the context is too long"
 
 
 async def test_a_server_that_recovers_is_no_error() -> None:
     async with canned(http({"error": {}}, 500), http(said(CORRECT))) as server, client(server.url) as model:
         assert (await judge(model, "q", "a", "r")).value == 1.0
+
+
+async def test_a_judge_whose_model_gave_up_is_asked_the_same_again_a_few_times() -> None:
+    broken, unusable = http({"error": {}}, 500), http(said("I think so."))
+    async with canned(broken, unusable, broken, http(said(CORRECT))) as server, client(server.url, retries=0) as model:
+        assert (await judge(model, "q", "a", "r")).value == 1.0
+        assert server.bodies[0] == server.bodies[1]
+        assert server.bodies[2] == server.bodies[3], "with what was wrong with the reply before"
+    async with canned(broken, http(said(CORRECT))) as server, client(server.url, retries=0) as model:
+        with pytest.raises(EvaluatorError, match="the judge could not be asked: model"):
+            await judge(model, "q", "a", "r", patience=0)
 
 
 async def test_cancelling_stops_the_question() -> None:
@@ -263,5 +278,5 @@ async def test_no_reply_is_taken_for_a_verdict_unless_it_is_one(reply: str) -> N
             score = await bench.score(retries=1)
         except EvaluatorError:
             return
-    last = reply.strip().removesuffix("```").strip().splitlines()[-1]
+    last = reply.strip().removesuffix("```").strip().split("\n")[-1]
     assert json.loads(last)["verdict"] == ("correct" if score.value else "incorrect")

@@ -193,8 +193,8 @@ def test_the_password_is_the_desktops(rollouts: Rollouts) -> None:
 @pytest.mark.parametrize(
     ("kwargs", "said"),
     [
-        ({"provider_name": "vmware"}, "needs the program vmrun.*DESKROLL_PROVIDER=local"),
-        ({"provider_name": "virtualbox"}, "VBoxManage.*DESKROLL_PROVIDER=local"),
+        ({"provider_name": "vmware"}, "program vmrun is not on this machine.*DESKROLL_PROVIDER=local"),
+        ({"provider_name": "virtualbox"}, "not part of this version.*VBoxManage.*DESKROLL_PROVIDER=local"),
         *[
             ({"provider_name": name}, "not part of this version.*DESKROLL_PROVIDER=local")
             for name in ("aws", "gcp", "azure", "aliyun", "volcengine")

@@ -70,10 +70,18 @@ def test_a_number_and_its_text_are_one_id(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("given", "read"),
-    [("42", "42"), (42, "42"), (0.5, "0.5"), (None, None), ([1, 2], "[1, 2]"), ({"a": 1}, '{"a": 1}'), (0, "0")],
+    [("42", "42"), (42, "42"), (0.5, "0.5"), (None, None), (0, "0")],
 )
 def test_the_reference_answer_is_a_text_or_none(given: object, read: str | None) -> None:
     assert parse_task({"id": "a", "question": "q", "answer": given}, "here").answer == read
+
+
+@pytest.mark.parametrize("given", [["Paris", "paris"], {"a": 1}, True])
+def test_a_reference_answer_of_another_kind_is_refused(given: object) -> None:
+    with pytest.raises(
+        InputError, match=r"task 'a': answer must be one text or one number; this is a (list|object|bool)"
+    ):
+        parse_task({"id": "a", "question": "q", "answer": given}, "here")
 
 
 def test_what_deskroll_does_not_know_is_kept() -> None:

@@ -29,6 +29,7 @@ def ls(as_json: bool) -> None:
         return
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("environment", no_wrap=True)
@@ -36,7 +37,7 @@ def ls(as_json: bool) -> None:
     table.add_column("tools", overflow="fold")
     for each in described:
         tools = [f"{tool.name}({', '.join(tool.parameters.get('properties', {}))})" for tool in each["tools"]]
-        table.add_row(each["name"], each["problem"] or each["summary"], "\n".join(tools) or "-")
+        table.add_row(each["name"], Text(each["problem"] or each["summary"]), Text("\n".join(tools) or "-"))
     Console().print(table)
 
 

@@ -14,7 +14,7 @@ from deskroll.desktops.providers import make_provider
 from deskroll.errors import DeskrollError
 from deskroll.models.scripted import Script
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.loading import SCRIPTED, desktop_specs
+from deskroll.rollout.loading import SCRIPTED, desktop_specs, prepare_envs
 from deskroll.rollout.sizing import Sizing, size_up
 from deskroll.store import Run, find_run
 from deskroll.types import Phase, Task
@@ -26,6 +26,7 @@ def show_plan(config: RunConfig, tasks: Sequence[Task], root: str, *, as_json: b
     """Print what would be run, what it needs and how long it may take."""
     if config.model.name.startswith(SCRIPTED):
         Script.load(Path(config.model.name.removeprefix(SCRIPTED)))  # what is wrong with it is told now
+    prepare_envs(config, tasks)
     sizing = _size(config, tasks)
     left = None
     if root:

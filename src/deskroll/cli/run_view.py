@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from deskroll.cli import counted
 from deskroll.report.intervals import wilson
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.loading import SCRIPTED
@@ -144,7 +145,7 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
     workers = Table.grid(padding=(0, 2))
     for worker in status.workers:
         workers.add_row(
-            Text(worker.name, style="dim"), f"{worker.running} episodes", f"{worker.rss_mb:.0f} MB",
+            Text(worker.name, style="dim"), counted(worker.running, "episode"), f"{worker.rss_mb:.0f} MB",
             f"heard {_span(worker.silent_s)} ago",
         )  # fmt: skip
     for load in status.endpoints:
@@ -180,7 +181,7 @@ def plan_table(config: RunConfig, sizing: Sizing, left: int | None) -> Group:
     table.add_row("model", Text(config.model.name + ("" if config.model.name.startswith(SCRIPTED) else at)))
     desktops = f"{sizing.num_vms} of provider {config.provider}" if sizing.num_vms else "none needed"
     table.add_row("desktops", Text(f"{desktops}" if not config.pool else f"of the pool at {config.pool}"))
-    table.add_row("in flight", f"{sizing.num_rollouts} episodes")
+    table.add_row("in flight", counted(sizing.num_rollouts, "episode"))
     table.add_row(
         "time",
         f"about {_span(sizing.expected_s)}, at {sizing.task_seconds:.1f} s an episode ({sizing.task_seconds_from})",

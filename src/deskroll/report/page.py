@@ -93,6 +93,10 @@ def facts(results: Results) -> list[Fact]:
             value = next((value[key] for key in ("name", "model", "kind", "id", "path") if value.get(key)), None)
         if isinstance(value, (str, int, float)) and value != "":
             found.append(Fact(name=name.replace("_", " "), value=_short(str(value))))
+    options, judge = info.config.get("env_options"), info.config.get("judge")
+    metric = options.get("evaluation_metric") if isinstance(options, Mapping) else None
+    found.append(Fact(name="metric", value=_short(str(metric or ""))))
+    found.append(Fact(name="judge", value=_short(str(judge.get("name", ""))) if isinstance(judge, Mapping) else ""))
     if info.created_at:
         found.append(Fact(name="started", value=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(info.created_at))))
     found.append(Fact(name="deskroll", value=_short(f"{info.version} {info.git_commit[:12]}")))

@@ -13,13 +13,16 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from deskroll import __version__
-from deskroll.errors import InputError, StoreError
+from deskroll.agents import agent_kind, agent_settings
+from deskroll.envs import env_kind, env_settings
+from deskroll.errors import DeskrollError, InputError, StoreError
 from deskroll.rollout.config import RunConfig, differences
 from deskroll.rollout.loading import PHASE
 from deskroll.rollout.plan import changed_tasks
-from deskroll.rollout.redaction import masked_command, redacted
+from deskroll.rollout.redaction import masked_command, redacted, without_masked
 from deskroll.store import Run, RunInfo, RunStore, config_digest, join
 from deskroll.types import EpisodeKey, Task
 
@@ -48,7 +51,7 @@ def new_root(config: RunConfig) -> str:
     return join(config.output_dir, name)
 
 
-def _resolved(config: RunConfig) -> dict[str, object]:
+def _resolved(config: RunConfig) -> dict[str, Any]:
     """The settings as run.json keeps them; the key is not among them."""
     return redacted(config.model_dump(mode="json", exclude={"model": {"api_key"}, "judge": {"api_key"}}))
 
@@ -87,7 +90,8 @@ def _refuse_changes(
 ) -> None:
     """Before anything is written: a run that cannot go on as it was begun stays as it is."""
     run = Run.open(root)
-    changed = [*differences(run.info.config, _resolved(config)), *changed_tasks(run.index, PHASE, 0, tasks)]
+    changed = differences(_whole(run.info.config), _whole(_resolved(config)))
+    changed += changed_tasks(run.index, PHASE, 0, tasks)
     changed += [
         f"what env {name} works with (documents, pages) has changed"
         for name, digest in prepared.items()
@@ -99,6 +103,17 @@ def _refuse_changes(
             f"run {run.info.run_id} cannot go on as it was begun:\n  {shown}\n"
             f"start a new run, or go on all the same with --force"
         )
+
+
+def _whole(resolved: dict[str, Any]) -> dict[str, Any]:
+    """Settings with the defaults of all options filled in: to name a default is no change."""
+    try:
+        env = env_settings(env_kind(resolved["env"]), without_masked(resolved["env_options"]), "")
+        agent = agent_settings(agent_kind(resolved["agent"]), without_masked(resolved["agent_options"]), "")
+    except (DeskrollError, KeyError):  # of another version of deskroll: compared as they are
+        return resolved
+    options = redacted({"env_options": env.model_dump(mode="json"), "agent_options": agent.model_dump(mode="json")})
+    return {**resolved, **options}
 
 
 def _git_commit() -> str:

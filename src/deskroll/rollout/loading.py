@@ -153,9 +153,10 @@ def prepare_envs(config: RunConfig, tasks: Sequence[Task]) -> dict[str, str]:
 
 def _check_tasks(config: RunConfig, tasks: Sequence[Task]) -> None:
     """That every task can be prepared and judged at all."""
+    kinds = {name: env_kind(name) for name in {task.env or config.env for task in tasks}}
     for task in tasks:
         try:
-            env_kind(task.env or config.env).check_task(task)
+            kinds[task.env or config.env].check_task(task)
         except InputError as error:
             raise InputError(f"{config.tasks}: task {task.id!r}: {error}") from None
 

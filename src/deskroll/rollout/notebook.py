@@ -65,6 +65,8 @@ class Notebook:
         for phase, seconds in moment.seconds.items():
             self._live.shift(Phase.ACT, phase, seconds)
         self._write(decision, moment.observation, moment.settled)
+        if moment.answer is not None:  # kept at once: judging it may fail
+            self._answer = _writable(moment.answer)[:LONGEST_ANSWER]
         if decision.actions:
             self.budget.turns += 1
             self._live.turn = self.budget.turns
@@ -96,7 +98,6 @@ class Notebook:
         if not isinstance(given, Score) or not (given.value is None or math.isfinite(given.value)):
             raise EvaluatorError(f"the evaluation gave {given!r:.200}; a Score with a finite value, or none, is wanted")
         self._stop, self._score = ending.stop, score
-        self._answer = None if ending.answer is None else _writable(ending.answer)[:LONGEST_ANSWER]
 
     def failed(self, error: DeskrollError) -> None:
         """It failed: by the agent, which is scored 0, or by anything else, which is not scored."""

@@ -2,7 +2,8 @@
 
 Guarantees: the judge is shown question, reference and answer as data, each between marks that hold a number drawn for
 this judgement alone, so that no answer can end its own block and speak in ours. A verdict is one line of JSON, the last
-of the reply, and nothing else counts as one; a reply without it is answered with what is wrong and asked for again.
+of the reply, and nothing else counts as one; a reply without it is answered with what is wrong and asked for again. A
+server that failed is asked again too: giving up here costs a rerun of the whole attempt.
 Where there is no verdict in the end, `EvaluatorError` says why: an answer that could not be judged is never scored 0.
 """
 
@@ -14,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from deskroll.errors import EvaluatorError, ModelError, plain
-from deskroll.models.base import Model
+from deskroll.models.base import Model, ModelRefused
 from deskroll.models.messages import Message
 from deskroll.types import Completion, Record, Score
 
@@ -56,21 +57,35 @@ class _NoVerdict(Exception):
 
 
 async def judge(
-    model: Model, question: str, answer: str, reference: str, *, rubric: str = DEFAULT_RUBRIC, retries: int = 3
+    model: Model,
+    question: str,
+    answer: str,
+    reference: str,
+    *,
+    rubric: str = DEFAULT_RUBRIC,
+    retries: int = 3,
+    patience: int = 2,
 ) -> Score:
     """Ask a model for its verdict: 1 for correct, 0 for incorrect, with its reason.
 
-    An empty answer is wrong without asking. `retries` is how often an unusable reply is asked for again.
+    An empty answer is wrong without asking. `retries` is how often an unusable reply is asked for again, `patience` how
+    many failures of the model (each after its own retries and pauses) are borne with; a refusal is final at once.
     """
     if not answer.strip():
         return Score(value=0.0, reason="the answer is empty")
     messages = _asked(question, answer, reference, rubric)
     problem = ""
-    for _ in range(retries + 1):
+    replies = failures = 0
+    while replies <= retries:
         try:
             completion = await model.complete(messages)
         except ModelError as error:
-            raise EvaluatorError(f"llm_judgement: the judge could not be asked: {error}") from error
+            failures += 1
+            if failures <= patience and not isinstance(error, ModelRefused):
+                continue
+            tried = f" ({failures} times)" if failures > 1 else ""
+            raise EvaluatorError(f"llm_judgement: the judge could not be asked{tried}: {error}") from error
+        replies += 1
         try:
             verdict = _read(completion)
         except _NoVerdict as error:
@@ -103,7 +118,8 @@ def _cut(text: str) -> str:
 
 def _read(completion: Completion) -> _Verdict:
     """The verdict in the last line of a reply; around it a code fence is tolerated."""
-    lines = completion.text[-_LONGEST_REPLY:].strip().splitlines()
+    # Not splitlines(): U+2028 and the like are allowed inside a JSON string.
+    lines = completion.text[-_LONGEST_REPLY:].strip().split("\n")
     if lines and lines[-1].strip() == "```":
         lines.pop()
     last = lines[-1].strip() if lines else ""

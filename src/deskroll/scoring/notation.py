@@ -1,6 +1,7 @@
 """Notation: brings the many ways of writing numbers and units (Unicode, LaTeX, full width) down to a few.
 
 Nothing is evaluated and no value changes: `½` becomes `1/2`, `10⁻³` becomes `10^-3`, `5\\,\\text{km}` becomes `5 km`.
+Whatever ends a line (`\\r\\n`, U+2028, a form feed) becomes `\\n`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from deskroll.scoring.fold import normalised
 LONGEST_READ = 10_000
 """Characters of a text that are read: the last ones, since that is where an answer comes to its result."""
 
+_LINE_END = re.compile("\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _SUPER = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _SUPERSCRIPT = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _VULGAR = re.compile(r"([0-9]?)([¼½¾⅐-⅞↉])")
@@ -31,6 +33,7 @@ _LATEX: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\([%$])|\{(,)\}", r"\1\2"),
         (r"\\[,;:! ]|\\q?quad\b", " "),
         (r"\\(?:left|right)\b", ""),
+        (r"\\(?:[cdt]|nice)frac(?![A-Za-z])", r"\\frac"),
         (r"\\times\b", "×"),
         (r"\\cdot\b", "·"),
         (r"\\approx\b", "≈"),
@@ -39,8 +42,8 @@ _LATEX: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\pi\b", "π"),
         (r"\\pm\b", "±"),
         (r"\\sqrt\b", "√"),
-        (r"(?i)(?:°|\bdegrees?)\s?(?:celsius|centigrade|c)\b", "°C"),
-        (r"(?i)(?:°|\bdegrees?)\s?(?:fahrenheit|f)\b", "°F"),
+        (r"(?i)(?:°|\bdegrees?) ?(?:celsius|centigrade|c)\b", "°C"),
+        (r"(?i)(?:°|\bdegrees?) ?(?:fahrenheit|f)\b", "°F"),
         (r" {2,}", " "),
     )
 )
@@ -48,7 +51,7 @@ _LATEX: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 def plain_notation(text: str) -> str:
     """A text with Unicode's and LaTeX's ways of writing numbers brought down to a few."""
-    text = text[-LONGEST_READ:].translate(_CHARACTERS)
+    text = _LINE_END.sub("\n", text[-LONGEST_READ:]).translate(_CHARACTERS)
     text = _SUPERSCRIPT.sub(lambda found: f"^{found[0].translate(_SUPER)}", text)
     text = _VULGAR.sub(lambda found: f"{found[1]}{' ' if found[1] else ''}{_ascii(found[2])}", text)
     text = normalised("NFKC", text)[-2 * LONGEST_READ :].translate(_CHARACTERS)

@@ -8,6 +8,8 @@ Which number of a text counts, the same for both sides:
 3. a number that ends the text behind `=` or `≈` (a remark in brackets may follow);
 4. else the last number that stands in no brackets, else the last one.
 
+Citations (`15 [1]`, `[2, 3]`) are passed over, unless there is no number but those.
+
 Guarantees: numbers are compared as exact fractions; units are converted (`units.py`), and two that are not of a kind
 are never equal. A reference without a number gives no score, an answer without one gives 0.
 """
@@ -29,6 +31,11 @@ _MARKERS = 3
 """So many of them, the last ones, are looked at."""
 _EQUALS = re.compile(r"[=≈]")
 _REMARK = re.compile(r"[\s$*\\)\].。,!`}]{0,20}(?:\([^()]{0,200}\))?[\s$*\\)\].。!`}]{0,20}")
+_CITATION = re.compile(
+    r"(?<=[^\s=≈:(\[])(?<!\bis)(?<![是为]) ?\[{1,2}\^?[0-9]{1,3}(?: ?[,;-] ?[0-9]{1,3}){0,9}\]{1,2}"
+    r"(?:\(https?://[^()\s]{0,300}\))?|【[0-9]{1,3}(?::[0-9]{1,3})?†[^【】\n]{0,60}】"
+)
+_DIGIT_NEXT = re.compile(r" ?[.,]?[0-9]")
 _BOXED = re.compile(r"\\f?box(?:ed)?\s?\{")
 
 
@@ -66,10 +73,20 @@ def numeric_match(answer: str, reference: str, tolerance: Tolerance = DEFAULT_TO
 def number_of(text: str) -> Quantity | None:
     """The number that a text comes to, by the rules above; None where it comes to none."""
     text = plain_notation(text)
+    return _number_of(_without_citations(text)) or _number_of(text)
+
+
+def _without_citations(text: str) -> str:
+    # Two spaces keep the digits on both sides apart: with one they would be groups of thousands.
+    return _CITATION.sub(lambda found: "  " if _DIGIT_NEXT.match(text, found.end()) else "", text)
+
+
+def _number_of(text: str) -> Quantity | None:
     if (boxed := _boxed(text)) is not None:
         return _last(boxed)
     for marker in list(_MARKER.finditer(text))[: -_MARKERS - 1 : -1]:
-        rest = text[marker.end() :]
+        # With its colon, behind which `- 5` is a sign and no dash.
+        rest = text[marker.end() - marker[0].endswith((":", "=")) :]
         if (first := next(quantities(rest), None)) is not None:
             return _equation(_line(rest, first.start)) or first
     return _equation(text.rstrip().rpartition("\n")[2]) or _last(text)
@@ -106,7 +123,7 @@ def _equation(line: str) -> Quantity | None:
 
 
 def _unsigned(text: str) -> str:
-    return re.sub(r"(?i)minus|negative|[负負]|百分之|[A-Z]{2,3}\$?\s?$", "", text)
+    return re.sub(r"(?i)minus|negative|[负負]|零下|百分之|(?:[A-Z]{2,3}\$?|[A-Z]\$)\s?\Z", "", text)
 
 
 def _last(text: str) -> Quantity | None:
@@ -123,8 +140,12 @@ def _last(text: str) -> Quantity | None:
 
 def _same(given: Quantity, wanted: Quantity, tolerance: Tolerance) -> bool:
     if given.unit and wanted.unit:
-        value = converted(given.value, given.unit, wanted.unit)
-        return value is not None and _close(value, wanted.value, tolerance)
+        return any(
+            (value := converted(given.value, unit, to)) is not None and _close(value, wanted.value, tolerance)
+            for unit in (given.unit, given.rate)
+            for to in (wanted.unit, wanted.rate)
+            if unit and to
+        )
     shares = [each.hundredths for each in (given, wanted)]
     if all(shares) or not any(shares):
         return _close(_share(given), _share(wanted), tolerance)

@@ -69,6 +69,10 @@ MONEY: Mapping[str, str] = {
     "euro": "EUR", "euros": "EUR", "欧元": "EUR", "£": "GBP", "GBP": "GBP", "英镑": "GBP", "CNY": "CNY", "RMB": "CNY",
     "yuan": "CNY", "元": "CNY", "人民币": "CNY", "JPY": "JPY", "yen": "JPY", "円": "JPY", "日元": "JPY", "₹": "INR",
     "INR": "INR", "Rs": "INR", "rupees": "INR", "₩": "KRW", "KRW": "KRW", "₽": "RUB", "CHF": "CHF", "¥": "",
+    "A$": "AUD", "AU$": "AUD", "AUD": "AUD", "Australian dollars": "AUD", "澳元": "AUD",
+    "C$": "CAD", "CA$": "CAD", "CAD": "CAD", "Canadian dollars": "CAD", "加元": "CAD",
+    "HK$": "HKD", "HKD": "HKD", "Hong Kong dollars": "HKD", "港元": "HKD", "港币": "HKD",
+    "NZ$": "NZD", "NZD": "NZD", "S$": "SGD", "SGD": "SGD", "NT$": "TWD", "TWD": "TWD", "R$": "BRL", "BRL": "BRL",
 }  # fmt: skip
 """Signs and words of money; `¥` may be yen or yuan and counts as no unit."""
 

@@ -25,17 +25,19 @@ _MOST_FACTORS = 6
 _TABLE: Mapping[str, str] = symbols_and_words()
 _LONGEST_FIRST = "|".join(sorted(CHINESE, key=len, reverse=True))
 _WORD = re.compile(
-    rf"(?P<pre>(?:square|cubic|sq\.?|cu\.?)\s)?(?P<word>{_LONGEST_FIRST}|°\s?[CFK](?![a-zA-Z])|°|"
+    rf"(?P<pre>(?:square|cubic|sq\.?|cu\.?) )?(?P<word>{_LONGEST_FIRST}|° ?[CFK](?![a-zA-Z])|°|"
     r"[A-Za-zμΩÅ]{1,24}(?![A-Za-z]))"
-    r"(?:\^\s?[{(]?\s?(?P<power>[+-]?[0-9])\s?[)}]?(?![0-9.])|(?P<digit>[23])(?![0-9.,A-Za-z]))?",
+    r"(?:\^ ?[{(]? ?(?P<power>[+-]?[0-9]) ?[)}]?(?![0-9.])|(?P<digit>[23])(?![0-9.,A-Za-z]))?",
     re.IGNORECASE,
 )
-_TIMES = re.compile(r"\s?[·⋅*]\s?|-(?=[A-Za-zμΩ])| (?=[A-ZΩμa-z])")
-_OVER = re.compile(r"\s?/\s?(?P<open>\()?|\sper\s|每(?=[秒小分天年米])", re.IGNORECASE)
+_TIMES = re.compile(r" ?[·⋅*] ?|-(?=[A-Za-zμΩ])| (?=[A-ZΩμa-z])")
+_OVER = re.compile(r" ?/ ?(?P<open>\()?| per |每(?=[秒小分天年米])", re.IGNORECASE)
 _MONEY = "|".join(re.escape(each) for each in sorted(MONEY, key=len, reverse=True))
-_MONEY_AFTER = re.compile(rf"\s?({_MONEY})(?![A-Za-z])")
-MONEY_BEFORE = re.compile(rf"(?<![A-Za-z])({_MONEY})\.?\s?$")
+_MONEY_AFTER = re.compile(rf" ?({_MONEY})(?![A-Za-z])")
+MONEY_BEFORE = re.compile(rf"(?<![A-Za-z])({_MONEY})\.? ?\Z")
 """Money that stands before a number; to be searched in what comes before it."""
+_EVERY = re.compile(r"每(小时|分钟?|秒钟?|天|年)[\u4e00-\u9fff]{0,4}\Z")
+_KELVIN: Unit = (("kelvin", 1),)
 _PROSE = frozenset(("in", "A", "min", "mi", "au", "AU", "l", "pc", "d", "b", "mb", "hp", "deg"))
 """Symbols that, after another unit and a space, are more often words of the sentence."""
 _TEMPERATURES = ("degree_Celsius", "degree_Fahrenheit")
@@ -55,8 +57,22 @@ def money(written: str) -> Unit:
     return ((CURRENCY + code, 1),) if code else ()
 
 
+def rate(before: str, unit: Unit) -> Unit:
+    """The unit by the time that is named before the number (`每小时36公里`: km/h); empty where none is."""
+    found = _EVERY.search(before)
+    if found is None or not unit:
+        return ()
+    factors = dict(unit)
+    time = CHINESE.get(found[1]) or "minute"
+    factors[time] = factors.get(time, 0) - 1
+    return _tidy(factors)
+
+
 def read_unit(text: str, at: int) -> tuple[Unit, int]:
-    """The unit that begins at a place of a text, after a space or not, and where it ends; none: empty, that place."""
+    """The unit that begins at a place of a text, after a space or not, and where it ends; none: empty, that place.
+
+    `5K`, without a space, is 5000 as often as a temperature: it ends behind the K and has no unit.
+    """
     if found := _MONEY_AFTER.match(text, at):
         return money(found[1]), found.end()
     factors: dict[str, int] = {}
@@ -80,7 +96,8 @@ def read_unit(text: str, at: int) -> tuple[Unit, int]:
                 break
         else:
             break
-    return _tidy(factors), end
+    unit = _tidy(factors)
+    return () if unit == _KELVIN and text[at:end] == "K" else unit, end
 
 
 def _factor(text: str, at: int) -> tuple[str, int, int] | None:

@@ -57,7 +57,7 @@ def parse_task(raw: object, where: str) -> Task:
         instruction=_text(rest.pop(name, None), name, where),
         domain=_text(rest.pop("domain", ""), "domain", where, empty=True),
         env=_text(rest.pop("env", ""), "env", where, empty=True),
-        answer=None if answer is None else str(answer) if isinstance(answer, str | int | float) else json.dumps(answer),
+        answer=None if answer is None else _answer(answer, where),
         setup=_steps(rest, where),
         evaluator=_mapping(rest.pop("evaluator", {}), "evaluator", where),
         metadata=rest,
@@ -168,6 +168,12 @@ def _refuse_shared(rest: dict[str, Any], where: str) -> None:
                     f"{where}: {place}{name} is a start-up setting, which all tasks of a run share; take it out of the "
                     f"task and set it for the run (env_options.{name})"
                 )
+
+
+def _answer(value: object, where: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputError(f"{where}: answer must be one text or one number; this is a {_kind(value)}")
+    return str(value)
 
 
 def _mapping(value: object, name: str, where: str) -> dict[str, Any]:

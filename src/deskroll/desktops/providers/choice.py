@@ -48,7 +48,10 @@ def choose(asked: str, options: Mapping[str, str], environ: Mapping[str, str]) -
         said = f"provider {asked} was asked for; {VARIABLE}={AUTO} takes its place, which is {choice.name} here"
         return Choice(name=choice.name, options=choice.options, substituted=said)
     if instead and instead != asked:
-        Registry().find("provider", instead)
+        try:
+            Registry().find("provider", instead)
+        except InputError as error:
+            raise InputError(f"{VARIABLE} is {instead!r}: {error}") from None
         # What was meant for another kind of desktop means nothing to this one.
         machine = instead in _DOCUMENTED
         kept = {name: value for name, value in options.items() if asked == AUTO and (machine or name not in _MACHINES)}
@@ -64,9 +67,10 @@ def choose(asked: str, options: Mapping[str, str], environ: Mapping[str, str]) -
     check_name(asked)
     program = _PROGRAMS.get(asked)
     if program is not None and shutil.which(program) is None:
-        why = f"needs the program {program}, which is not on this machine"
+        absent = f", and its program {program} is not on this machine"
     else:
-        why = f"is not part of this version (there are: {', '.join(known)})"
+        absent = ""
+    why = f"is not part of this version (there are: {', '.join(known)}){absent}"
     raise InputError(f"provider {asked!r} {why}; {VARIABLE}={EMBEDDED} runs the tasks on embedded desktops instead")
 
 

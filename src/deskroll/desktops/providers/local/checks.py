@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deskroll.desktops.notes import runtime_root
 from deskroll.desktops.providers.local import limits, packages, shims
-from deskroll.errors import DeskrollError
+from deskroll.errors import DeskrollError, MissingDependency
 from deskroll.types import Record
 
 _MODULES = {
@@ -50,6 +50,13 @@ def _check_packages(group: str, name: str, *, required: bool) -> Check:
         return Check(name=name, ok=True, found=f"all {len(packages.listed(group))} installed", required=required)
     found = "missing: " + ", ".join(f"{package.name} ({package.why})" for package in missing)
     return Check(name=name, ok=False, found=found, fix=packages.install_line(missing), required=required)
+
+
+def require_modules() -> None:
+    """Refuse to begin where a library is missing: every boot would fail."""
+    check = _check_modules()
+    if not check.ok:
+        raise MissingDependency(f"provider 'local' needs Python modules, {check.found}: {check.fix}")
 
 
 def _check_modules() -> Check:

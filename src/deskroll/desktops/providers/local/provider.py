@@ -22,6 +22,7 @@ from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, Deskt
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.notes import Note, Notebook, keep_renewing, process_start, runtime_root
 from deskroll.desktops.providers.local import orphan, places, shims
+from deskroll.desktops.providers.local.checks import require_modules
 from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.desktops.providers.local.nursery_process import NurseryProcess
 from deskroll.desktops.providers.local.running import Running
@@ -72,6 +73,7 @@ class LocalProvider:
         """One option: `isolation`."""
         if unknown := sorted(set(options) - {"isolation"}):
             raise InputError(f"local desktops have no option {unknown[0]!r}; allowed: isolation=bwrap, isolation=none")
+        require_modules()
         return cls(isolation=options.get("isolation", "bwrap"), sink=sink)
 
     async def __aenter__(self) -> LocalProvider:
