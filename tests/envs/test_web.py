@@ -33,7 +33,7 @@ def test_the_model_is_told_of_two_tools() -> None:
     assert (search.name, visit.name) == ("web_search", "web_visit")
     assert search.parameters["required"] == ["queries"]
     assert visit.parameters["required"] == ["urls"]
-    assert set(visit.parameters["properties"]) == {"urls", "goal", "start"}
+    assert set(visit.parameters["properties"]) == {"urls", "goal", "start", "whole"}
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,14 @@ async def test_without_a_summary_the_page_itself_is_shown(said: str | None) -> N
 def test_settings_are_checked() -> None:
     kind = env_kind("web")
     assert kind is WebEnv
-    assert env_settings(kind, {"allow_hosts": ["a.example", "10.0.0.1:81", "[::1]:80"]}, "web")
-    for wrong in ("", "http://a.example", "a.example/x", "a b", "*.example", "u@a.example", "[::1", "a.example:99999"):
+    assert env_settings(
+        kind, {"allow_hosts": ["a.example", "10.0.0.1:81", "[::1]:80", "WIKI.lan.", "bücher.example"]}, "web"
+    )
+    for wrong in (
+        "", "http://a.example", "a.example/x", "a b", "*.example", "u@a.example", "[::1", "a.example:99999",
+        "wiki.lan#x", "wiki.lan?", "wiki.lan/", ".lan", ".", "a..b", "wiki.lan:0", "wiki.lan:", "fd00::7", "[v1.x]",
+        "[fe80::1%lo]", " a",
+    ):  # fmt: skip
         with pytest.raises(ConfigError, match=r"allow_hosts: .* is no host; write name, name:port"):
             env_settings(kind, {"allow_hosts": [wrong]}, "web")
     for wrong_option in ({"search": "bing"}, {"top_k": 0}, {"page_mb": 0}, {"page_chars": 50_000}, {"api_key": "x"}):

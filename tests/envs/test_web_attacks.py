@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import os
+import socket
+import subprocess
+import sys
+import threading
 import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,9 +16,10 @@ from dataclasses import dataclass
 import aiohttp
 import pytest
 
+from deskroll.envs.limited import LimitedLost
 from deskroll.envs.tooled import LONGEST_RESULT
 from deskroll.envs.web.errors import PageError
-from deskroll.envs.web.outside import Outside, guarded
+from deskroll.envs.web.outside import Outside, SystemResolver, guarded, is_own
 from tests.envs.web.site import ALDER, Handler, Names, Sockets, http, redirect, site, visit, web_env
 
 REFUSED_ADDRESSES = {
@@ -33,6 +39,11 @@ REFUSED_ADDRESSES = {
     "ideographic dots": "http://127。0。0。1:{port}/secret",
     "unspecified": "http://0.0.0.0:{port}/secret",
     "metadata of clouds": "http://169.254.169.254/latest/meta-data/",
+    "Azure's host": "http://168.63.129.16/machine?comp=goalstate",
+    "Alibaba's metadata": "http://100.100.100.200/latest/meta-data/",
+    "Oracle's metadata": "http://192.0.0.192/opc/v2/",
+    "Amazon's metadata over IPv6": "http://[fd00:ec2::254]/latest/meta-data/",
+    "Google's metadata over IPv6": "http://[fd20:ce::254]/computeMetadata/v1/",
     "private 10": "http://10.0.0.1/",
     "private 172": "http://172.16.0.1/",
     "private 192": "http://192.168.0.1/",
@@ -118,7 +129,8 @@ async def test_redirects_to_them_are_refused_as_well(name: str) -> None:
 
 
 REFUSED_ANSWERS = {
-    "loopback": ["127.0.0.1"], "private": ["10.1.2.3"], "metadata": ["169.254.169.254"], "carrier's": ["100.64.0.1"],
+    "loopback": ["127.0.0.1"], "private": ["10.1.2.3"], "metadata": ["169.254.169.254"],
+    "Azure's host": ["168.63.129.16"], "carrier's": ["100.64.0.1"],
     "unspecified": ["0.0.0.0"], "multicast": ["239.1.1.1"], "IPv6 loopback": ["::1"], "unique local": ["fd00::1"],
     "mapped": ["::ffff:127.0.0.1"], "compatible": ["::7f00:1"], "NAT64": ["64:ff9b::7f00:1"], "6to4": ["2002:7f00:1::"],
     "Teredo": ["2001:0:7f00:1::"], "link-local with a zone": ["fe80::1%lo"], "public with a zone": ["2606:4700::1%lo"],
@@ -146,6 +158,69 @@ async def test_a_name_that_says_something_else_when_asked_again() -> None:
         assert "no public address" in await visit(env, "http://rebind.example:8080/secret")
         assert sockets.dialled == ["93.184.216.34"]
         assert "283 kilometres" in await visit(env, served.url("/good"))
+
+
+async def test_public_addresses_of_this_very_machine() -> None:
+    names, sockets = Names(mine=[["93.184.216.34"]], other=[["93.184.216.35"]]), Sockets()
+    async with site({}) as served, web_env(served.port, names=names, sockets=sockets, own=["93.184.216.34"]) as env:
+        for url in ("http://mine.example:8080/secret", "http://93.184.216.34:8080/secret"):
+            assert "which is no public address; it is not visited" in await visit(env, url)
+        assert sockets.dialled == []
+        assert (await visit(env, "http://other.example/")).endswith("no connection")
+        assert sockets.dialled == ["93.184.216.35"]
+
+
+def test_which_addresses_are_this_machines() -> None:
+    assert is_own("127.0.0.1")
+    assert not any(map(is_own, ("93.184.216.34", "2606:4700::1111", "no address")))
+
+
+async def test_slow_name_servers_delay_nobody_else() -> None:
+    answered, waiting = threading.Event(), threading.Semaphore(0)
+
+    def slow(host: str) -> list[str]:
+        waiting.release()
+        answered.wait(60)
+        raise socket.gaierror(socket.EAI_AGAIN, "later")
+
+    many = (os.cpu_count() or 1) + 4  # what asyncio's own threads are, at most 32
+    try:
+        async with web_env(names=SystemResolver(slow), page_seconds=0.2, parallel=32) as env:
+            for _ in range(-(-min(many, 32) // 10)):
+                result = await visit(env, *[f"http://h{n}.example/" for n in range(10)])
+                assert result.count("it took more than 0.2 s") == 10
+            assert waiting.acquire(blocking=False), "a name was asked for"
+            async with asyncio.timeout(30):
+                assert await asyncio.to_thread(lambda: "done") == "done"
+            assert not answered.is_set()
+    finally:
+        answered.set()
+
+
+def test_names_are_looked_up_in_a_fork_too() -> None:
+    code = (
+        "import asyncio, os\n"
+        "from deskroll.envs.web.outside import SystemResolver\n"
+        "ask = lambda: asyncio.run(SystemResolver(lambda host: [host]).addresses('192.0.2.1'))\n"
+        "assert ask() == ['192.0.2.1']\n"
+        "child = os.fork()\n"
+        "if child == 0: os._exit(7 if ask() == ['192.0.2.1'] else 1)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.stdout == "7\n", ended.stderr
+
+
+async def test_what_the_machine_fails_at_is_no_result() -> None:
+    class Broken:
+        async def addresses(self, host: str) -> list[str]:
+            raise LimitedLost("no process is to be had")
+
+    async with web_env(names=Broken()) as env:
+        with pytest.raises(LimitedLost, match="no process"):
+            await visit(env, "http://one.example/", "http://two.example/")
 
 
 async def test_the_last_wall_is_the_socket_itself() -> None:

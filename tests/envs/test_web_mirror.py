@@ -45,6 +45,12 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "tasks" / "secret" / "index.html").write_text("<p>SECRET rivers</p>")
     (made / "a.example" / "out.html").symlink_to(tmp_path / "tasks" / "secret.html")
     (made / "a.example" / "outer").symlink_to(tmp_path / "tasks" / "secret")
+    for name in (".git/config", ".git/index.html", "a.example/.env", "a.example/.hidden.html", "notes.txt"):
+        (made / name).parent.mkdir(exist_ok=True)
+        (made / name).write_text("SECRET")
+    (made / "a.example" / "inner.html").symlink_to(made / ".git" / "index.html")
+    (made / "a.example" / "loop.html").symlink_to("loop.html")
+    (made / "a.example" / "also.html").symlink_to("alder.html")
     (made / "a.example" / "binary").write_bytes(bytes(range(256)) * 20)
     os.mkfifo(made / "a.example" / "pipe.html")
     return made
@@ -58,6 +64,9 @@ def root(tmp_path: Path) -> Path:
      ("https://a.example/sub", "below"), ("https://a.example/list?page=2", "second page"),
      ("https://a.example/list?page=3", "third page"), ("https://a.example/with%20space.html", "spacious"),
      ("https://a.example/note.txt", "a plain note <b>"), ("https://a.example:8080/", "another port"),
+     ("https://a.example:443/alder.html", "283 km"), ("http://a.example:80/alder.html", "283 km"),
+     ("https://a.example./alder.html", "283 km"), ("https://A.Example/alder.html", "283 km"),
+     ("https://a.example/also.html", "283 km"),
      ("https://b.example/中文.html", "这条河很长"), ("https://b.example/%E4%B8%AD%E6%96%87.html", "这条河很长")],
 )  # fmt: skip
 async def test_addresses_lead_to_files(root: Path, url: str, expected: str) -> None:
@@ -74,6 +83,10 @@ async def test_addresses_lead_to_files(root: Path, url: str, expected: str) -> N
      "https://a.example/%00", "https://a.example/x%00.html", "https://a.example/" + "x" * 1500, "https://%2e%2e/secret",
      "https://a.example/list?../../../secret.html", "https://a.example/x?/../../../../secret", "file:///etc/passwd",
      "https://a.example/pipe.html", "https://c.example/", "http://127.0.0.1/", "https://u:p@a.example/",
+     "http://.git/config", "http://.git/", "https://a.example/.env", "https://a.example/%2eenv", "http://./notes.txt",
+     "https://a.example/.hidden", "https://a.example/.hidden.html", "https://a.example/inner.html",
+     "https://a.example/loop.html", "https://a.example/loop", "https://a.example/sub/..%2f.env", "http://notes.txt/",
+     "https://b.example/style.css", "https://a.example:8443/", "http://a.example:443/",
      "https://a.example/binary", "https://a.example/none", "https://pages/"],
 )  # fmt: skip
 async def test_nothing_else_can_be_reached(root: Path, url: str) -> None:
@@ -102,13 +115,27 @@ async def test_search_ranks_the_pages_of_the_folder(root: Path) -> None:
         assert await search(env, "rivers") == await search(env, "rivers")
 
 
+async def test_search_finds_nothing_that_cannot_be_visited(root: Path) -> None:
+    async with web_env(mirror=str(root)) as env:
+        assert await search(env, "secret") == "query 1: secret\nno results"
+
+
+async def test_snippets_show_plurals_as_they_stand(root: Path) -> None:
+    (root / "a.example" / "long.html").write_text(
+        "<p>" + "Nothing here. " * 60 + "Two cities lie on it. " + "So. " * 99
+    )
+    async with web_env(mirror=str(root)) as env:
+        assert "Two cities lie on it." in await search(env, "cities")
+        assert "Two cities lie on it." in await search(env, "Cities, city")
+
+
 def with_config(config: object) -> Task:
     return Task(id="t7", instruction="q", metadata={"env_config": config})
 
 
 @pytest.mark.parametrize(
     ("config", "said"),
-    [({"mirrors": "x"}, "task 't7': env_config.mirrors: there is no such field; allowed: mirror"),
+    [({"mirrors": "x"}, "^env_config.mirrors: there is no such field; allowed: mirror"),
      ("pages", "env_config is no mapping"), ({"mirror": 7}, "env_config.mirror is no text"),
      ({"mirror": "../pages"}, "leads out of the tasks' folder"), ({"mirror": "/etc"}, "leads out of"),
      ({"mirror": "a\0b"}, "leads out of")],
@@ -130,6 +157,28 @@ def test_preparing_looks_at_the_folders(root: Path, tmp_path: Path, monkeypatch:
     (tmp_path / "empty" / "a.example").mkdir(parents=True)
     with pytest.raises(InputError, match=r"the mirror .*empty has no pages; they are expected as <host>/<path>"):
         WebEnv.prepare([TASK], WebSettings(mirror=str(tmp_path / "empty")), folder)
+
+
+def test_preparing_tells_what_it_found(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def digest(mirror: Path = root) -> str:
+        return WebEnv.prepare([TASK], WebSettings(mirror=str(mirror)), tmp_path)
+
+    first = digest()
+    assert first == digest() != ""
+    (root / "a.example" / ".env").write_text("hidden")
+    (root / "notes.txt").write_text("beside")
+    assert digest() == first, "what is no page does not count"
+    assert digest(root.rename(root.with_name("moved"))) == first, "nor does where it is"
+    moved = root.with_name("moved")
+    (moved / "a.example" / "note.txt").write_text("a plain NOTE <b>")
+    assert (changed := digest(moved)) != first, "contents count"
+    (moved / "a.example" / "note.txt").rename(moved / "a.example" / "notes.txt")
+    assert digest(moved) not in (first, changed), "and so do names"
+
+    own = [with_config({"mirror": "moved"})]
+    assert WebEnv.prepare(own, WebSettings(), root.parent) == WebEnv.prepare(own * 2, WebSettings(), root.parent) != ""
+    monkeypatch.setenv("SEARXNG_URL", "http://127.0.0.1:9")
+    assert WebEnv.prepare([TASK], WebSettings(), tmp_path) == "", "the open web has none"
 
 
 async def test_a_task_names_its_own_folder_beside_its_file(root: Path) -> None:

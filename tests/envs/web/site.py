@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from deskroll.actions import ToolCall
 from deskroll.envs.base import Means
-from deskroll.envs.web import Outside, WebEnv, WebSettings
+from deskroll.envs.web import Outside, Resolver, WebEnv, WebSettings
 from deskroll.envs.web.outside import AddressInfo, open_socket
 from deskroll.types import Task
 
@@ -117,15 +117,16 @@ class Sockets:
 async def web_env(
     port: int = 0,
     *,
-    names: Names | None = None,
+    names: Resolver | None = None,
     sockets: Sockets | None = None,
     environ: Mapping[str, str] | None = None,
     means: Means | None = None,
+    own: Sequence[str] = (),
     task: Task = TASK,
     **options: object,
 ) -> AsyncIterator[WebEnv]:
-    """An environment that may visit the site on that port."""
-    outside = Outside(names or Names(), sockets or Sockets(), environ or {})
+    """An environment that may visit the site on that port; `own` are the public addresses of its machine."""
+    outside = Outside(names or Names(), sockets or Sockets(), environ or {}, own.__contains__)
     settings = WebSettings.model_validate({"allow_hosts": [f"{HOST}:{port}"] if port else [], **options})
     env = WebEnv(task, settings, means, outside)
     try:

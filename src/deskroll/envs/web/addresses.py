@@ -20,7 +20,11 @@ from deskroll.errors import plain
 LONGEST_URL = 2_000
 PORTS = (80, 443, 8080, 8443)
 """Where pages are served; other ports only where the settings list them with their host."""
-_IPV4_REFUSED = [ipaddress.IPv4Network(each) for each in ("0.0.0.0/8", "192.0.0.0/24", "192.88.99.0/24", "224.0.0.0/3")]
+_IPV4_REFUSED = [
+    ipaddress.IPv4Network(each)
+    # The last one looks public, and is how a machine at Azure asks its host, which tells it secrets.
+    for each in ("0.0.0.0/8", "192.0.0.0/24", "192.88.99.0/24", "224.0.0.0/3", "168.63.129.16/32")
+]
 _IPV6_UNICAST = ipaddress.IPv6Network("2000::/3")
 _IPV6_REFUSED = [
     ipaddress.IPv6Network(each)
@@ -28,7 +32,7 @@ _IPV6_REFUSED = [
     for each in ("2001::/23", "2001:db8::/32", "3fff::/20", "2002::/16")
 ]
 _NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*\.?", re.IGNORECASE)
-_LISTED = re.compile(r"[a-z0-9_.:-]+", re.IGNORECASE)
+_LISTED = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", re.IGNORECASE)
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})+\.?", re.IGNORECASE)
 
 
@@ -50,14 +54,17 @@ def is_public(address: str) -> bool:
 
 def allowed_host(text: str) -> tuple[str, int | None]:
     """Read an entry of `allow_hosts`: a host and, if it names one, a port."""
-    try:
-        url = URL(f"http://{text}")
-        host, port = url.raw_host, url.explicit_port
-    except ValueError:
-        host, port = None, None
-    if not host or url.raw_path != "/" or url.user is not None or url.query_string or not _LISTED.fullmatch(host):
+    host, port = "", None
+    if text.isprintable() and not text.endswith(":") and not any(each in text for each in " /?#@%\\"):
+        try:
+            url = URL(f"http://{text}")
+            host, port = (url.raw_host or "").removesuffix("."), url.explicit_port
+        except ValueError:
+            host = ""
+    # What URL takes for an address in brackets, and has a colon, is one.
+    if port == 0 or not (":" in host if text.startswith("[") else _LISTED.fullmatch(host)):
         raise ValueError(f"{text!r} is no host; write name, name:port, or [address]:port")
-    return host.rstrip("."), port
+    return host, port
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,7 @@ class Rules:
 
     def trusts(self, url: URL) -> bool:
         """Whether the settings list this host: it may lead anywhere."""
-        host = (url.raw_host or "").rstrip(".")
+        host = (url.raw_host or "").removesuffix(".")
         return (host, url.port) in self.allowed or ((host, None) in self.allowed and url.port in PORTS)
 
     def check(self, text: str) -> URL:

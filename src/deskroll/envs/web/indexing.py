@@ -1,18 +1,22 @@
-"""Reads a folder of pages into an index of words. Runs in a limited process: nothing here trusts what it reads."""
+"""Says which files of a folder are pages, and reads them into an index of words.
+
+`page_at` decides for search and for visits alike. `build` runs in a limited process: nothing trusts what it reads.
+"""
 
 from __future__ import annotations
 
 import os
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from urllib.parse import quote
 
 import msgspec
 
-from deskroll.envs.web.reducing import all_text, decoded, is_binary, is_html, title_of
+from deskroll.envs.html_text import all_text, title_of
+from deskroll.envs.web.decoding import decoded, is_binary
+from deskroll.envs.web.reducing import is_html
+from deskroll.envs.words import words
 from deskroll.types import Record
 
 MOST_PAGES = 5_000
@@ -30,9 +34,6 @@ _NO_PAGES = (
     ".css", ".js", ".mjs", ".map", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".ico", ".pdf", ".zip", ".gz",
     ".mp3", ".mp4", ".webm", ".woff", ".woff2", ".ttf",
 )  # fmt: skip
-_CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uac00-\ud7af"
-_WORD = re.compile(rf"[{_CJK}]|(?:(?![{_CJK}])[^\W_])+")
-_ASCII_WORD = re.compile(r"[a-z0-9]+")  # the same, and faster
 _TITLE_WEIGHT = 3
 
 
@@ -54,18 +55,18 @@ class Index(Record, frozen=True):
 
 def build(given: bytes) -> bytes:
     """Index the folder of that path; the result is an encoded `Index`."""
-    root = Path(os.fsdecode(given))
+    root = Path(os.fsdecode(given)).resolve()
     pages: list[Indexed] = []
     postings: dict[str, list[tuple[int, int]]] = {}
     for path in page_files(root):
         with path.open("rb") as file:
-            source = decoded(file.read(LARGEST_FILE), KINDS.get(_suffix(path), ""))
+            source = decoded(file.read(LARGEST_FILE), kind_of(path))
         if is_binary(source):
             continue
-        html = is_html(KINDS.get(_suffix(path), ""), source)
+        html = is_html(kind_of(path), source)
         title, text = (title_of(source), all_text(source)) if html else ("", source)
-        counts = Counter(words_of(text))
-        for word in words_of(title):
+        counts = Counter(words(text, stem=True))
+        for word in words(title, stem=True):
             counts[word] += _TITLE_WEIGHT
         for word, count in counts.items():
             postings.setdefault(word, []).append((len(pages), count))
@@ -75,16 +76,39 @@ def build(given: bytes) -> bytes:
 
 
 def page_files(root: Path) -> Iterator[Path]:
-    """The files of a mirror that may be pages, in order; links that lead out of it are left out."""
-    real = root.resolve()
+    """The pages of a mirror, in order, as paths below its real folder."""
+    root = root.resolve()
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(each for each in folders if not each.startswith("."))
         for name in sorted(files):
             path = Path(folder, name)
-            if folder == str(root) or name.startswith(".") or _suffix(path) in _NO_PAGES or name == "robots.txt":
-                continue
-            if path.is_file() and path.resolve().is_relative_to(real):
+            if page_at(root, path) is not None:
                 yield path
+
+
+def page_at(root: Path, path: Path) -> Path | None:
+    """The file behind a path of a mirror, links followed, if it is one of its pages; `root` is its real folder."""
+    try:
+        real = path.resolve()
+        good = all(each.is_relative_to(root) and _may_be_page(each.relative_to(root)) for each in (path, real))
+        return real if good and real.is_file() else None
+    except (OSError, ValueError, RuntimeError):  # a name too long, or no name at all; links that lead in a circle
+        return None
+
+
+def kind_of(path: PurePath) -> str:
+    """The content type by a file's suffix; empty where that does not tell."""
+    return KINDS.get(_suffix(path), "")
+
+
+def _may_be_page(place: PurePath) -> bool:
+    """Whether a name is that of a page: below a host's folder, nothing hidden, nothing that only serves pages."""
+    return (
+        len(place.parts) > 1
+        and not any(part.startswith(".") for part in place.parts)
+        and _suffix(place) not in _NO_PAGES
+        and place.name != "robots.txt"
+    )
 
 
 def url_of(path: Path) -> str:
@@ -96,16 +120,5 @@ def url_of(path: Path) -> str:
     return f"https://{host}/{quote(place)}{mark}{quote(query, safe='=&+/:,;')}"
 
 
-def words_of(text: str) -> list[str]:
-    """The words of a text as they are compared: without case, without a plural's s; Chinese by characters."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    pattern = _ASCII_WORD if folded.isascii() else _WORD
-    return [_stem(each) for each in pattern.findall(folded)]
-
-
-def _stem(word: str) -> str:
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
-
-
-def _suffix(path: Path) -> str:
-    return Path(path.name.partition("?")[0]).suffix.lower()
+def _suffix(path: PurePath) -> str:
+    return PurePath(path.name.partition("?")[0]).suffix.lower()

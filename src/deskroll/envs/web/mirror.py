@@ -1,12 +1,14 @@
 """Mirror: a folder of pages (<host>/<path>, as `wget --mirror` leaves it) that is the whole web for a task.
 
-Guarantees: nothing outside of the folder is read, and nothing is asked of any network. The index of a folder is built
-once a process, when it is first searched; the same folder and query give the same results in the same order.
+Guarantees: nothing outside of the folder is read, and nothing is asked of any network; what search passes over (hidden
+files, what lies beside the hosts' folders) cannot be visited either. The index of a folder is built once a process,
+when it is first searched; the same folder and query give the same results in the same order.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import math
 import os
 import re
@@ -19,12 +21,13 @@ from urllib.parse import unquote
 import msgspec
 from yarl import URL
 
-from deskroll.envs.limited import Bounds, LimitedError, limited
+from deskroll.envs.limited import Bounds, FunctionCrashed, FunctionFailed, LimitExceeded, limited
 from deskroll.envs.web.addresses import read_url
 from deskroll.envs.web.errors import PageError
 from deskroll.envs.web.hits import Hit
-from deskroll.envs.web.indexing import KINDS, MOST_PAGES, Index, build, page_files, words_of
+from deskroll.envs.web.indexing import MOST_PAGES, Index, build, kind_of, page_at, page_files
 from deskroll.envs.web.page import Page
+from deskroll.envs.words import words
 from deskroll.errors import InputError
 
 _BOUNDS = Bounds(seconds=180, cpu_seconds=180, memory_bytes=2 * 2**30, result_bytes=256 * 2**20)
@@ -52,34 +55,43 @@ class Mirror:
         if not count:
             raise InputError(f"the mirror {root} has no pages; they are expected as <host>/<path>")
 
+    @staticmethod
+    def digest(root: Path) -> str:
+        """A hash of all pages: names and contents."""
+        total = hashlib.blake2b(digest_size=16)
+        real = root.resolve()
+        for path in page_files(root):
+            try:
+                with path.open("rb") as file:
+                    content = hashlib.file_digest(file, hashlib.blake2b).digest()
+            except OSError as error:
+                raise InputError(f"the mirror {root}: {path} cannot be read: {error.strerror}") from None
+            name = os.fsencode(path.relative_to(real))
+            total.update(b"%d:%b%b" % (len(name), name, content))
+        return total.hexdigest()
+
     async def search(self, query: str) -> Sequence[Hit]:
         """The pages that fit best (BM25)."""
         index = await _shelf.index(self._root)
-        words = list(dict.fromkeys(words_of(query[:1000])))
-        hits = []
-        for number in _ranked(index, words)[: self._top_k]:
-            page = index.pages[number]
-            hits.append(Hit.cleaned(page.title or page.url, page.url, _snippet(page.text, words)))
-        return [hit for hit in hits if hit is not None]
+        return await asyncio.to_thread(_found, index, query[:1000], self._top_k)
 
     async def fetch(self, address: str) -> Page:
         """A page of the folder."""
         url = read_url(address)
         for path in self._candidates(url):
-            try:
-                real = path.resolve()
-                if not real.is_relative_to(self._root) or not real.is_file():
-                    continue
-                body = await asyncio.to_thread(_read, real, self._most + 1)
-            except (OSError, ValueError):  # a name too long, or no name at all; a file that may not be read
+            real = page_at(self._root, path)
+            if real is None:
                 continue
-            kind = KINDS.get(Path(path.name.partition("?")[0]).suffix.lower(), "")
-            return Page(url=str(url), kind=kind, body=body[: self._most], cut=len(body) > self._most)
+            try:
+                body = await asyncio.to_thread(_read, real, self._most + 1)
+            except OSError:  # a file that may not be read
+                continue
+            return Page(url=str(url), kind=kind_of(path), body=body[: self._most], cut=len(body) > self._most)
         raise PageError("there is no such page in the mirror, and nothing else can be reached")
 
     def _candidates(self, url: URL) -> list[Path]:
-        host = url.raw_host or ""
-        home = self._root / (f"{host}:{url.explicit_port}" if url.explicit_port else host)
+        host = (url.raw_host or "").removesuffix(".")
+        home = self._root / (host if url.is_default_port() else f"{host}:{url.port}")
         found: list[Path] = []
         for place, query in ((url.path, url.query_string), (url.raw_path, unquote(url.raw_query_string))):
             name = place.lstrip("/")
@@ -106,7 +118,7 @@ class _Shelf:
             if root not in self._indexes:
                 try:
                     built = await limited(build, os.fsencode(root), _BOUNDS)
-                except LimitedError as error:
+                except (LimitExceeded, FunctionFailed, FunctionCrashed) as error:
                     raise PageError(f"the mirror cannot be searched: {error}") from None
                 self._indexes[root] = await asyncio.to_thread(msgspec.msgpack.decode, built, type=Index)
             return self._indexes[root]
@@ -120,11 +132,21 @@ def _read(path: Path, most: int) -> bytes:
         return file.read(most)
 
 
-def _ranked(index: Index, words: Sequence[str]) -> list[int]:
+def _found(index: Index, query: str, top_k: int) -> list[Hit]:
+    asked = list(dict.fromkeys(words(query, stem=True)))
+    looked_for = sorted({*asked, *words(query, stem=False)}, key=len, reverse=True)
+    hits = []
+    for number in _ranked(index, asked)[:top_k]:
+        page = index.pages[number]
+        hits.append(Hit.cleaned(page.title or page.url, page.url, _snippet(page.text, looked_for)))
+    return [hit for hit in hits if hit is not None]
+
+
+def _ranked(index: Index, asked: Sequence[str]) -> list[int]:
     scores: defaultdict[int, float] = defaultdict(float)
     total = len(index.pages)
     average = sum(page.words for page in index.pages) / total if total else 1.0
-    for word in words:
+    for word in asked:
         postings = index.postings.get(word, [])
         rarity = math.log(1 + (total - len(postings) + 0.5) / (len(postings) + 0.5))
         for number, count in postings:
@@ -133,10 +155,10 @@ def _ranked(index: Index, words: Sequence[str]) -> list[int]:
     return sorted(scores, key=lambda number: (-scores[number], index.pages[number].url))
 
 
-def _snippet(text: str, words: Sequence[str]) -> str:
+def _snippet(text: str, looked_for: Sequence[str]) -> str:
     """The part of a text that holds the most of the words."""
     flat = " ".join(text.split())
-    pattern = "|".join(re.escape(word) for word in words)
+    pattern = "|".join(re.escape(word) for word in looked_for)
     places = [(each.start(), each[0].casefold()) for each in re.finditer(pattern, flat, re.IGNORECASE)][:200]
     best, most = 0, 0
     for start, _ in places:

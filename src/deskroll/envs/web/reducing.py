@@ -1,36 +1,28 @@
 """Turns a page's bytes into readable text. Runs in a limited process: nothing here trusts what it reads.
 
-HTML becomes Markdown with links (trafilatura); where that finds next to nothing, all of its text. Other kinds of text,
-XML among them, are shown as they are and parsed by nobody.
+HTML becomes Markdown with links: what is the page's matter (trafilatura), and how much was left out; or all of its
+text, where that is asked for, or where the matter is but a small part. Other kinds of text, XML among them, are shown
+as they are and parsed by nobody.
 """
 
 from __future__ import annotations
 
-import codecs
-import html
 import re
-from collections.abc import Iterator
 
 import msgspec
 
+from deskroll.envs.html_text import all_text, title_of
+from deskroll.envs.web.decoding import decoded, is_binary
 from deskroll.types import Record
 
 LONGEST_TEXT = 600_000
 """Characters that are kept of a page."""
-_LEAST = 200
-"""Below so many characters the extraction is doubted."""
+_LEAST_PART = 1 / 3
+"""Below so much of a page's text, what trafilatura takes for its matter is doubted, and all of it is shown."""
+_LEAST_LEFT_OUT = 40
+"""Characters; what is less is not spoken of."""
 _HTML = re.compile(r"\s*(text/html|application/xhtml\+xml)\b", re.IGNORECASE)
-_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
-_TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,1000})", re.IGNORECASE)
-_ODD = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\ufffd]")
-_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-_NO_CHARSETS = ("idna", "punycode", "unicode_escape", "raw_unicode_escape", "undefined", "utf_7", "utf-7")
-_HIDDEN = ("script", "style", "noscript", "template", "svg", "title", "iframe", "object")
-_TAG = re.compile(r"<(/?)([a-zA-Z]+[0-9]?|[!?])[^<>]*>?")
-_BLOCKS = (
-    "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "footer", "h1", "h2", "h3", "h4", "h5",
-    "h6", "header", "hr", "li", "main", "nav", "ol", "p", "pre", "section", "table", "td", "th", "tr", "ul",
-)  # fmt: skip
+_LINK_END = re.compile(r"\]\([^()\s]*\)")
 
 
 class Raw(Record, frozen=True):
@@ -39,6 +31,8 @@ class Raw(Record, frozen=True):
     url: str
     kind: str
     body: bytes
+    whole: bool = False
+    """Whether all of its text is wanted."""
 
 
 class Text(Record, frozen=True):
@@ -46,6 +40,10 @@ class Text(Record, frozen=True):
 
     title: str = ""
     text: str = ""
+    left_out: int = 0
+    """About so many characters of the page's text were taken for something besides its matter, and left out."""
+    cut: bool = False
+    """Whether there is more of it than is kept."""
     problem: str = ""
     """Why there is no text."""
 
@@ -53,36 +51,6 @@ class Text(Record, frozen=True):
 def reduce(given: bytes) -> bytes:
     """Reduce a page; both sides are encoded records."""
     return msgspec.msgpack.encode(_reduced(msgspec.msgpack.decode(given, type=Raw)))
-
-
-def decoded(body: bytes, kind: str) -> str:
-    """The characters of a page, by its mark, its type, its own word, or a guess."""
-    for mark, name in _BOMS:
-        if body.startswith(mark):
-            return body.decode(name, "replace")
-    declared = _CHARSET.search(kind) or _CHARSET.search(body[:2048].decode("ascii", "replace"))
-    for name in (declared[1] if declared else "", "utf-8"):
-        if name and name.lower() not in _NO_CHARSETS:
-            try:
-                return body.decode(name)
-            except (LookupError, UnicodeError, ValueError):
-                continue
-    guess = body.decode("utf-8", "replace")
-    # A cut in the middle of a character, or a few broken ones, leave it UTF-8; else it is most likely this.
-    return guess if guess.count("\ufffd") * 50 <= len(guess) else body.decode("cp1252", "replace")
-
-
-def title_of(source: str) -> str:
-    """The title of an HTML page."""
-    found = _TITLE.search(source[:100_000])
-    return " ".join(html.unescape(found[1]).split())[:300] if found else ""
-
-
-def all_text(source: str) -> str:
-    """All text of an HTML page, scripts and the like left out, in time that grows with its length and no faster."""
-    text = html.unescape("".join(_pieces(source)))
-    lines = (" ".join(line.split()) for line in text.splitlines())
-    return "\n".join(line for line in lines if line)
 
 
 def is_html(kind: str, source: str) -> bool:
@@ -98,16 +66,22 @@ def _reduced(raw: Raw) -> Text:
         return Text(problem="it is binary, whatever its type says; only text is read")
     source = source.replace("\0", "")
     if not is_html(raw.kind, source):
-        return Text(text=source[:LONGEST_TEXT])
-    found = _extracted(source, raw.url)
-    if len(found) < _LEAST:
-        everything = all_text(source)
-        found = everything if len(everything) > len(found) else found
+        return Text(text=source[:LONGEST_TEXT], cut=len(source) > LONGEST_TEXT)
+    title, everything = title_of(source), all_text(source, raw.url)
+    found, left_out = (everything, 0) if raw.whole else _matter(_extracted(source, raw.url), everything)
     if not found.strip():
-        return Text(
-            title=title_of(source), problem="the page has no text; it may be made by scripts, which are not run"
-        )
-    return Text(title=title_of(source), text=found[:LONGEST_TEXT])
+        return Text(title=title, problem="the page has no text; it may be made by scripts, which are not run")
+    return Text(title=title, text=found[:LONGEST_TEXT], left_out=left_out, cut=len(found) > LONGEST_TEXT)
+
+
+def _matter(found: str, everything: str) -> tuple[str, int]:
+    """The page without menus and the like, and how many characters that leaves out; all of it where it is too much."""
+    bare = _LINK_END.sub("", everything)
+    kept, total = (sum(map(str.isalnum, each)) for each in (_LINK_END.sub("", found), bare))
+    if not kept or kept < total * _LEAST_PART:
+        return everything, 0
+    left_out = round(len(bare) * (1 - kept / total)) if total else 0
+    return found, left_out if left_out >= _LEAST_LEFT_OUT else 0
 
 
 def _extracted(source: str, url: str) -> str:
@@ -121,34 +95,3 @@ def _extracted(source: str, url: str) -> str:
     except Exception:  # noqa: BLE001  (hostile pages break it in any way; all text is then taken instead)
         return ""
     return found or ""
-
-
-def is_binary(source: str) -> bool:
-    """Whether what was decoded is no text."""
-    start = source[:4096]
-    return len(_ODD.findall(start)) * 10 > len(start)
-
-
-def _pieces(source: str) -> Iterator[str]:
-    at, unclosed = 0, set[str]()
-    while (begin := source.find("<", at)) >= 0:
-        yield source[at:begin]
-        if source.startswith("<!--", begin):
-            end = source.find("-->", begin + 4)
-            at = end + 3 if end >= 0 else len(source)
-            continue
-        tag = _TAG.match(source, begin)
-        if tag is None:
-            yield "<"
-            at = begin + 1
-            continue
-        at, name = tag.end(), tag[2].lower()
-        if name in _BLOCKS:
-            yield "\n"
-        elif name in _HIDDEN and not tag[1] and name not in unclosed:
-            close = re.compile(f"</{name}\\b", re.IGNORECASE).search(source, at)
-            if close is None:
-                unclosed.add(name)  # once is enough to know
-            else:
-                at = close.start()
-    yield source[at:]

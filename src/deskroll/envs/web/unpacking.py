@@ -9,7 +9,10 @@ from deskroll.errors import plain
 
 ACCEPTED = "gzip, deflate"
 """What to tell servers; everything else has no unpacker here that can be bounded."""
+MOST_MEMBERS = 1_000
+"""Parts that a gzip stream may have; each of them costs, however little is in it."""
 _GZIP_OR_ZLIB = 47
+_GZIP = b"\x1f\x8b"
 
 
 class Unpacker:
@@ -25,11 +28,15 @@ class Unpacker:
         self._deflate = name == "deflate"
         self._stream = zlib.decompressobj(_GZIP_OR_ZLIB)
         self._begun = False
+        self._members = 1
+        self._beyond = b""
+        """What came after the end of the stream, as far as it may be the beginning of its next part."""
+        self._over = False
 
     @property
     def full(self) -> bool:
-        """Whether the limit is reached, or the packed stream has ended: more need not be read."""
-        return len(self._kept) >= self._most or (self._packed and self._stream.eof)
+        """Whether the limit is reached, or nothing that follows belongs to the page: more need not be read."""
+        return len(self._kept) >= self._most or self._over
 
     @property
     def ended(self) -> bool:
@@ -38,14 +45,37 @@ class Unpacker:
 
     def feed(self, piece: bytes) -> None:
         """Take the next piece."""
-        room = self._most - len(self._kept)
-        if room <= 0:
+        if not self._packed:
+            self._keep(piece)
             return
-        self._kept += self._unpacked(piece, room)[:room] if self._packed else piece[:room]
+        while piece and not self.full:
+            if self._stream.eof:
+                piece = self._next_member(self._beyond + piece)
+            else:
+                self._keep(self._unpacked(piece, self._most - len(self._kept)))
+                piece = self._stream.unused_data
 
     def unpacked(self) -> bytes:
         """What was unpacked so far."""
         return bytes(self._kept)
+
+    def _keep(self, data: bytes) -> None:
+        self._kept += data[: self._most - len(self._kept)]
+
+    def _next_member(self, data: bytes) -> bytes:
+        """Begin the next part of a stream of several, and return what is to be unpacked; anything else is the end."""
+        self._beyond = b""
+        if self._deflate or not (data.startswith(_GZIP) or data == _GZIP[:1]):
+            self._over = True
+            return b""
+        if len(data) == 1:
+            self._beyond = data
+            return b""
+        self._members += 1
+        if self._members > MOST_MEMBERS:
+            raise PageError(f"it is packed in more than {MOST_MEMBERS} parts")
+        self._stream = zlib.decompressobj(_GZIP_OR_ZLIB)
+        return data
 
     def _unpacked(self, piece: bytes, room: int) -> bytes:
         try:
