@@ -104,3 +104,20 @@ def test_where_no_desktop_is_needed_none_is_asked_about(
     ended = deskroll(*args, "--provider", "vmware", cwd=tmp_path, env=env | {"DESKROLL_PROVIDER": variable})
     assert ended.code == 0, ended.err
     assert "provider" not in ended.err
+
+
+@pytest.mark.parametrize("mode", ["math", "py", "web", "rag"])
+def test_tasks_of_a_desktop_are_refused_elsewhere(
+    deskroll: Commands, env: dict[str, str], tmp_path: Path, mode: str
+) -> None:
+    args = ("run", str(ROOT / "data/osworld_examples.jsonl"), "--env", mode, "--model", "scripted")
+    ended = deskroll(*args, cwd=tmp_path, env=env)
+    assert ended.code == 2
+    assert "task 'note': it has config (set-up steps), which is for desktops; run it with env osworld" in ended.err
+
+
+def test_a_setting_that_nobody_reads_is_refused(deskroll: Commands, env: dict[str, str], tmp_path: Path) -> None:
+    args = ("run", str(ROOT / "data/rag_examples.jsonl"), "--env", "math", "--model", "scripted")
+    ended = deskroll(*args, cwd=tmp_path, env=env)
+    assert ended.code == 2
+    assert "env_config is {'corpus': 'rag_corpus'}, and this environment has nothing that a task may set" in ended.err

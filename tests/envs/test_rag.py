@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,9 @@ from deskroll.actions import ToolCall
 from deskroll.config import check
 from deskroll.envs.base import Means
 from deskroll.envs.rag import RagEnv
-from deskroll.envs.rag.corpus import Corpus
 from deskroll.envs.rag.index import opened
 from deskroll.envs.rag.passages import Document, passages_of
 from deskroll.envs.rag.settings import RagSettings
-from deskroll.envs.rag.words import words
 from deskroll.errors import ActionError, ConfigError, InputError
 from deskroll.types import Task, ToolRequest
 
@@ -53,29 +50,20 @@ async def told(env: RagEnv, query: str, top_k: int | None = None) -> str:
     return result
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("Bees' Wings_2", ["bee", "wing", "2"]),
-        ("Straße ＡＢＣ ﬁne", ["strasse", "abc", "fine"]),
-        ("绿茶 tea", ["绿", "茶", "绿茶", "tea"]),
-        ("berries glass bus his horses", ["berry", "glass", "bus", "his", "horse"]),
-        ("--- ... !", []),
-    ],
-)
-def test_words(text: str, found: list[str]) -> None:
-    assert words(text, stem=True) == found
-
-
-def test_words_as_they_are() -> None:
-    assert words("bees berries", stem=False) == ["bees", "berries"]
-
-
 def test_passages_end_between_paragraphs_and_know_their_lines() -> None:
     text = "one " * 30 + "\n\n" + "two " * 30 + "\n\n" + "three " * 30
     parts = list(passages_of(Document(source="s", title="t", text=text, has_lines=True), 300))
     assert [part.text[:3] for part in parts] == ["one", "thr"]
     assert [part.place for part in parts] == ["lines 1-3", "lines 5-5"]
+
+
+def test_a_large_text_is_cut_in_time_that_grows_with_its_length() -> None:
+    """Where every passage counts lines from the first one, this takes a minute and a half."""
+    text = ("word " * 15 + "\n") * (16 * 2**20 // 76)
+    began = time.process_time()
+    *_, last = passages_of(Document(source="s", title="t", text=text, has_lines=True), 1200)
+    assert last.place.endswith(f"-{len(text) // 76}")
+    assert time.process_time() - began < 30
 
 
 def test_no_passage_is_too_long_and_no_letter_is_lost() -> None:
@@ -138,17 +126,18 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, object]) -> None
     ],
 )
 def test_an_env_config_that_does_not_fit_is_refused(config: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=message) as caught:
         RagEnv.check_task(Task(id="a", instruction="q", metadata={"env_config": config}))
+    assert str(caught.value).startswith("env_config"), "who calls it names the task"
 
 
 def test_before_a_run_all_indexes_are_built_or_it_is_said_what_is_missing(tmp_path: Path, corpus: Path) -> None:
     own = Task(id="own", instruction="q", metadata={"env_config": {"corpus": "corpus"}})
-    RagEnv.prepare([own, own], settings(tmp_path), tmp_path)
+    assert RagEnv.prepare([own, own], settings(tmp_path), tmp_path)
     assert len([each for each in (tmp_path / "cache").iterdir() if each.is_dir()]) == 1
-    with pytest.raises(InputError, match=r"task own: env_config.corpus: there is no file or folder .*/corpus"):
+    with pytest.raises(InputError, match=r"^task 'own': env_config.corpus: there is no file or folder .*/corpus"):
         RagEnv.prepare([own], settings(tmp_path), tmp_path / "elsewhere")
-    with pytest.raises(InputError, match=r"task bare: it names no corpus; set env_options.corpus"):
+    with pytest.raises(InputError, match=r"^task 'bare': it names no corpus; set env_options.corpus"):
         RagEnv.prepare([Task(id="bare", instruction="q")], settings(tmp_path), tmp_path)
 
 
@@ -159,26 +148,6 @@ async def test_a_task_has_its_own_corpus(tmp_path: Path, corpus: Path) -> None:
     assert "bees.md" in await told(env, "honey")
 
 
-def test_what_is_no_text_or_leads_out_is_passed_over_and_counted(
-    tmp_path: Path, corpus: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "outside.txt").write_text("outside")
-    (corpus / "link.txt").symlink_to(tmp_path / "outside.txt")
-    (corpus / "inside.txt").symlink_to(corpus / "ants.txt")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "far.txt").write_text("far")
-    (corpus / "linked").symlink_to(tmp_path / "folder")
-    (corpus / "binary.txt").write_bytes(b"a\0b")
-    (corpus / "latin.txt").write_bytes("é".encode("latin-1"))
-    (corpus / "picture.png").write_bytes(b"png")
-    os.mkfifo(corpus / "pipe.txt")
-    with caplog.at_level(logging.WARNING, "deskroll"):
-        sources = {document.source for document in Corpus(corpus).documents()}
-    assert sources == {"bees.md", "ants.txt", "inside.txt", "page.html", "tea.md", "more.jsonl#d1"}
-    (line,) = caplog.messages
-    assert line.endswith("1 linked from outside, 2 no UTF-8 text, 2 of other kinds")
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -186,7 +155,9 @@ def test_what_is_no_text_or_leads_out_is_passed_over_and_counted(
         ("c.jsonl", '{"id": "a"}\n', r"c\.jsonl:1: a document needs a text in one of text, contents, content"),
         ("c.json", '[{"text": "a"}, 3]', r"c\.json\[1\]: a document needs a text"),
         ("c.jsonl", "", "there is no text in it"),
-        ("c.jsonl", '{"text": "  "}', "there is no text in it"),
+        ("c.jsonl", '{"text": "  "}', r"c\.jsonl:1: a document needs a text"),
+        ("c.jsonl", '{"text": true}', r"c\.jsonl:1: a document needs a text"),
+        ("c.jsonl", '{"text": "a \\ud800 b"}', r"c\.jsonl:1: it is no valid JSON"),
         ("c.pdf", "", "allowed: a folder, .json or .jsonl"),
     ],
 )
@@ -249,6 +220,12 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path, corpus: Path) -
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(InputError, match=r"its index cannot be kept in .*/cache: .*; set env_options.cache"):
         opened(corpus, settings(tmp_path))
+
+
+def test_a_cache_in_the_corpus_is_refused(tmp_path: Path, corpus: Path) -> None:
+    with pytest.raises(InputError, match=r"env_options.cache, .*/corpus/kept, lies in it"):
+        opened(corpus, RagSettings(cache=corpus / "kept"))
+    assert opened(corpus, RagSettings(cache=corpus / ".kept")).search("honey", 1)
 
 
 def test_several_processes_build_one_index_once(tmp_path: Path, corpus: Path) -> None:

@@ -1,7 +1,8 @@
 """ToolEnv: an environment that is a set of tools and a question, without a desktop.
 
 Owns calling tools in order, one result for each call. A tool that fails is a result which says so, never the end of the
-episode; the episode ends with an `Answer`, and the answer is compared with the task's own by the run's metric.
+episode, unless the machine failed it: an error that carries such a failure class passes through. The episode ends with
+an `Answer`, and the answer is compared with the task's own by the run's metric.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from deskroll.actions import Action, Answer, Done, Fail, ToolCall
 from deskroll.desktops.base import DesktopSpec
 from deskroll.envs.answers import AnswerSettings, judge_answer
 from deskroll.envs.base import Ending, Means, Moment
-from deskroll.errors import ActionError, plain
+from deskroll.errors import ActionError, DeskrollError, FailureClass, InputError, plain
 from deskroll.types import Observation, Record, Score, StopReason, Task, Tool, ToolRequest
 
 LONGEST_RESULT = 20_000
@@ -42,16 +43,25 @@ class ToolFunction:
         return ToolCall(name=call.name, arguments=msgspec.to_builtins(arguments), call_id=call.id)
 
     async def __call__(self, call: ToolCall) -> str:
-        """Run it; whatever it raises is its result."""
+        """Run it; whatever it raises is its result, unless that is known to be no fault of the agent."""
         try:
             arguments = msgspec.convert(call.arguments, self._arguments)
             return plain(await self._run(arguments), LONGEST_RESULT, keep="\n\t")
-        except Exception as error:  # noqa: BLE001  (a tool may fail in any way, and the agent shall read how)
+        except Exception as error:
+            if isinstance(error, DeskrollError) and error.failure not in (None, FailureClass.AGENT):
+                raise
             return f"error: {type(error).__name__}: {plain(str(error))}"
 
 
 class ToolSettings(AnswerSettings):
     """Options of environments without a desktop."""
+
+
+def refuse_desktop_parts(task: Task) -> None:
+    """Refuse a task that was written for a desktop: it would be run without its set-up, and judged by its answer."""
+    for name, part in (("config (set-up steps)", task.setup), ("evaluator", task.evaluator)):
+        if part:
+            raise InputError(f"it has {name}, which is for desktops; run it with env osworld")
 
 
 class ToolEnv:
@@ -81,11 +91,15 @@ class ToolEnv:
 
     @staticmethod
     def check_task(task: Task) -> None:
-        """Any question will do; one without an answer is not scored."""
+        """Any question will do, with nothing that belongs to a desktop; one without an answer is not scored."""
+        refuse_desktop_parts(task)
+        if env_config := task.metadata.get("env_config"):
+            raise InputError(f"env_config is {env_config!r}, and this environment has nothing that a task may set")
 
     @staticmethod
-    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> None:
+    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> str:
         """Nothing is shared."""
+        return ""
 
     @property
     def tools(self) -> Sequence[Tool]:

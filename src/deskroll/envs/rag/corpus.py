@@ -1,23 +1,26 @@
 """The documents of a corpus: a folder of texts, or one .json or .jsonl file of documents.
 
 Nothing outside of a folder is read: links that lead out of it are passed over, and so are files that are no text; how
-many is said in one log line. What is too large is an error that names it.
+many is said in one log line. What cannot be read, or is too large, is an error that names it. Who reads the documents
+learns the digest of exactly what was read, so that a change in between is seen.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
+import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
 
-import msgspec
-
-from deskroll.envs.rag.html_text import html_text
+from deskroll.envs.html_text import all_text, title_of
 from deskroll.envs.rag.passages import Document
+from deskroll.envs.rag.records import Records
 from deskroll.errors import InputError, plain
 
 LARGEST_FILE = 64 * 2**20
@@ -27,8 +30,6 @@ LARGEST_CORPUS = 2**30
 MOST_FILES = 100_000
 _TEXTS = (".txt", ".md", ".html", ".htm")
 _RECORDS = (".json", ".jsonl")
-_TEXT_FIELDS = ("text", "contents", "content")
-_ID_FIELDS = ("id", "_id", "doc_id", "url")
 _log = logging.getLogger(__name__)
 
 
@@ -38,45 +39,71 @@ class Corpus:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._skipped: Counter[str] = Counter()
-        self.is_folder = path.is_dir()
-        if not path.exists():
-            raise InputError(f"corpus {path}: there is no such file or folder")
+        self.is_folder = _is_folder(path)
         if not self.is_folder and path.suffix.lower() not in _RECORDS:
-            raise InputError(f"corpus {path}: the suffix is {path.suffix!r}; allowed: a folder, .json or .jsonl")
+            raise InputError(f"corpus {shown(path)}: the suffix is {path.suffix!r}; allowed: a folder, .json or .jsonl")
         self.files: Sequence[Path] = self._found() if self.is_folder else [path]
+        self.digest_read = ""
+        """The digest of what `documents` gave, once it has given everything."""
         self._refuse_too_much()
 
     def digest(self) -> str:
         """A hash of everything in it: names and contents."""
         total = hashlib.blake2b(digest_size=16)
         for file in self.files:
-            name = str(file.relative_to(self._path)) if self.is_folder else file.suffix
-            with _opened(file) as stream:
+            with _reading(file) as stream:
                 content = hashlib.file_digest(stream, hashlib.blake2b).digest()
-            total.update(f"{len(name)}:{name}".encode(errors="surrogateescape") + content)
+            total.update(self._named(file) + content)
         return total.hexdigest()
 
     def documents(self) -> Iterator[Document]:
-        """Every document, in order; at the end, what was passed over is logged."""
+        """Every document, in order; at the end, `digest_read` is known, and what was passed over is logged."""
+        total = hashlib.blake2b(digest_size=16)
         for file in self.files:
-            name = file.relative_to(self._path).as_posix() if self.is_folder else ""
-            with _opened(file) as stream:
-                text = _decoded(stream.read())
-            if text is None:
-                if not self.is_folder:
-                    raise InputError(f"corpus {file}: it is no UTF-8 text; save it as UTF-8")
-                self._skipped["no UTF-8 text"] += 1
-            elif file.suffix.lower() in _RECORDS:
-                yield from self._records(file, name, text)
+            content = hashlib.blake2b()
+            if not self.is_folder and file.suffix.lower() == ".jsonl":
+                with _reading(file) as stream:
+                    yield from Records(shown(file)).of_lines(_lines(stream, content, file))
             else:
-                yield _text_document(file, name, text)
+                with _reading(file) as stream:
+                    data = stream.read(min(os.fstat(stream.fileno()).st_size, self._most()) + 1)
+                self._refuse_large(file, len(data))
+                content.update(data)
+                yield from self._documents_of(file, data)
+            total.update(self._named(file) + content.digest())
+        self.digest_read = total.hexdigest()
         if self._skipped:
             what = ", ".join(f"{count} {why}" for why, count in sorted(self._skipped.items()))
-            _log.warning("corpus %s: %d files were read, others passed over: %s", self._path, len(self.files), what)
+            _log.warning(
+                "corpus %s: %d files were read, others passed over: %s", shown(self._path), len(self.files), what
+            )
+
+    def _documents_of(self, file: Path, data: bytes) -> Iterator[Document]:
+        text = _decoded(data)
+        if text is None:
+            if not self.is_folder:
+                raise InputError(f"corpus {shown(file)}: it is no UTF-8 text; save it as UTF-8")
+            self._skipped["no UTF-8 text"] += 1
+        elif file.suffix.lower() in _RECORDS:
+            name = shown(file.relative_to(self._path)) if self.is_folder else ""
+            records = Records(shown(file), name, self._skipped if self.is_folder else None)
+            is_lines = file.suffix.lower() == ".jsonl"
+            yield from records.of_lines(enumerate(text.split("\n"), 1)) if is_lines else records.of_text(text)
+        else:
+            yield _text_document(file, shown(file.relative_to(self._path)), text)
+
+    def _named(self, file: Path) -> bytes:
+        name = os.fsencode(file.relative_to(self._path) if self.is_folder else file.suffix)
+        return b"%d:%b" % (len(name), name)
 
     def _found(self) -> list[Path]:
-        root, files = self._path.resolve(), []
-        for folder, folders, names in os.walk(self._path):
+        root, files = os.path.realpath(self._path), list[Path]()
+        for folder, folders, names in os.walk(self._path, onerror=_refuse_unreadable):
+            for name in folders:
+                if name.startswith("."):
+                    self._skipped["hidden"] += 1
+                elif Path(folder, name).is_symlink():  # not gone into: it may lead anywhere, also back
+                    self._skipped["linked folders"] += 1
             folders[:] = sorted(each for each in folders if not each.startswith("."))
             for name in sorted(names):
                 file = Path(folder, name)
@@ -85,91 +112,105 @@ class Corpus:
                 else:
                     files.append(file)
             if len(files) > MOST_FILES:
-                raise InputError(f"corpus {self._path}: it has more than {MOST_FILES} files; join them into a .jsonl")
+                raise InputError(
+                    f"corpus {shown(self._path)}: it has more than {MOST_FILES} files; join them into a .jsonl"
+                )
         return files
 
     def _refuse_too_much(self) -> None:
         total = 0
         for file in self.files:
-            size = file.stat().st_size
+            try:
+                size = file.stat().st_size
+            except OSError as error:
+                raise unreadable(file, error) from None
             total += size
-            if self.is_folder and size > LARGEST_FILE:
-                raise InputError(f"corpus {self._path}: {file} has more than {LARGEST_FILE >> 20} MiB; split it")
+            self._refuse_large(file, size)
         if total > LARGEST_CORPUS:
-            raise InputError(f"corpus {self._path}: it has more than {LARGEST_CORPUS >> 20} MiB; split it")
+            raise InputError(f"corpus {shown(self._path)}: it has more than {LARGEST_CORPUS >> 20} MiB; split it")
 
-    def _records(self, file: Path, name: str, text: str) -> Iterator[Document]:
-        for where, n, record in _objects(file, text):
-            body = _field(record, _TEXT_FIELDS)
-            if not body:
-                if not self.is_folder:
-                    raise InputError(f"corpus {where}: a document needs a text in one of {', '.join(_TEXT_FIELDS)}")
-                self._skipped["JSON without a text"] += 1
-                continue
-            title, identity = _field(record, ("title",)), _field(record, _ID_FIELDS) or str(n)
-            if not title and body.startswith('"') and '"\n' in body[:300]:  # as Pyserini's corpora have it
-                title, _, body = body[1:].partition('"\n')
-            yield Document(source=f"{name}#{identity}" if name else identity, title=title or identity, text=body)
+    def _refuse_large(self, file: Path, size: int) -> None:
+        if size > self._most():
+            raise InputError(f"corpus {shown(file)}: it has more than {self._most() >> 20} MiB; split it")
+
+    def _most(self) -> int:
+        return LARGEST_FILE if self.is_folder else LARGEST_CORPUS
 
 
-def _unfit(file: Path, root: Path) -> str:
-    """Why a file is not read; empty where it is."""
-    if file.name.startswith("."):
-        return "hidden"
-    if file.is_symlink() and not file.resolve().is_relative_to(root):
-        return "linked from outside"
-    if file.suffix.lower() not in _TEXTS + _RECORDS or not file.is_file():
-        return "of other kinds"
-    return ""
+def unreadable(path: Path, error: OSError) -> InputError:
+    """What to say where a file or folder cannot be read."""
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        return InputError(f"corpus {shown(path)}: there is no such file or folder")
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return InputError(f"corpus {shown(path)}: too many files are open already; allow more of them (ulimit -n)")
+    return InputError(f"corpus {shown(path)}: it cannot be read: {error.strerror or error}")
 
 
-def _opened(file: Path) -> BufferedReader:
+def shown(path: Path) -> str:
+    """A path that can be printed and stored, also where its name is no UTF-8."""
+    return plain(os.fsencode(path).decode(errors="replace"), 4096)
+
+
+def _is_folder(path: Path) -> bool:
     try:
-        return file.open("rb")
+        mode = path.stat().st_mode
     except OSError as error:
-        raise InputError(f"corpus {file}: it cannot be read: {error.strerror}") from None
+        raise unreadable(path, error) from None
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        raise InputError(f"corpus {shown(path)}: it is neither a folder nor a file")
+    return stat.S_ISDIR(mode)
 
 
-def _decoded(data: bytes) -> str | None:
+def _unfit(file: Path, root: str) -> str:
+    """Why a file is not read; empty where it is."""
     try:
-        text = data.decode("utf-8-sig")
+        if file.name.startswith("."):
+            return "hidden"
+        if file.is_symlink():
+            if not Path(os.path.realpath(file)).is_relative_to(root):
+                return "linked from outside"
+            if not file.exists():
+                return "broken links"
+        fits = file.suffix.lower() in _TEXTS + _RECORDS and file.is_file()
+    except OSError as error:
+        raise unreadable(file, error) from None
+    return "" if fits else "of other kinds"
+
+
+def _refuse_unreadable(error: OSError) -> None:
+    raise unreadable(Path(os.fsdecode(error.filename)), error) from None
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[BufferedReader]:
+    try:
+        with file.open("rb") as stream:
+            yield stream
+    except OSError as error:
+        raise unreadable(file, error) from None
+
+
+def _lines(stream: BufferedReader, content: hashlib.blake2b, file: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file, one after the other, so that a large one need not be held."""
+    for n, line in enumerate(stream, 1):
+        content.update(line)
+        text = _decoded(line) if n == 1 else _decoded(line, "utf-8")
+        if text is None:
+            raise InputError(f"corpus {shown(file)}:{n}: it is no UTF-8 text; save it as UTF-8")
+        yield n, text
+
+
+def _decoded(data: bytes, encoding: str = "utf-8-sig") -> str | None:
+    try:
+        text = data.decode(encoding)
     except UnicodeDecodeError:
         return None
     return None if "\0" in text else text.replace("\r\n", "\n")
 
 
 def _text_document(file: Path, name: str, text: str) -> Document:
+    stem = shown(Path(file.stem))
     if file.suffix.lower() in (".html", ".htm"):
-        title, body = html_text(text)
-        return Document(source=name, title=title or file.stem, text=body)
-    heading = next((line for line in text.split("\n", 50) if line.startswith("# ")), "")
-    return Document(source=name, title=heading[2:].strip() or file.stem, text=text, has_lines=True)
-
-
-def _objects(file: Path, text: str) -> Iterator[tuple[str, int, object]]:
-    if file.suffix.lower() == ".jsonl":
-        for n, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                yield f"{file}:{n}", n, _json(line, f"{file}:{n}")
-        return
-    data = _json(text, str(file))
-    if isinstance(data, dict):
-        inner = next((data[key] for key in ("documents", "items") if isinstance(data.get(key), list)), None)
-        data = [data] if inner is None else inner
-    for n, each in enumerate(data if isinstance(data, list) else [data], 1):
-        yield f"{file}[{n - 1}]", n, each
-
-
-def _json(text: str, where: str) -> object:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"corpus {where}: it is no valid JSON: {error}") from None
-
-
-def _field(record: object, names: Sequence[str]) -> str:
-    if not isinstance(record, dict):
-        return ""
-    value = next((record[name] for name in names if isinstance(record.get(name), str | int)), "")
-    text = str(value)
-    return text if "text" in names else plain(text, 300)
+        return Document(source=name, title=title_of(text) or stem, text=all_text(text))
+    heading = next((line for line in text.split("\n", 50)[:50] if line.startswith("# ")), "")
+    return Document(source=name, title=heading[2:].strip()[:300] or stem, text=text, has_lines=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -10,9 +10,10 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from deskroll.envs.base import Means
-from deskroll.envs.rag.index import Hit, Shelf
+from deskroll.envs.rag.index import Hit
 from deskroll.envs.rag.settings import MOST_RESULTS, RagSettings
-from deskroll.envs.tooled import LONGEST_RESULT, ToolEnv, ToolFunction, ToolSettings
+from deskroll.envs.rag.shelf import Shelf
+from deskroll.envs.tooled import LONGEST_RESULT, ToolEnv, ToolFunction, ToolSettings, refuse_desktop_parts
 from deskroll.errors import InputError, plain
 from deskroll.types import Observation, Record, Task
 
@@ -38,15 +39,22 @@ class RagEnv(ToolEnv):
 
     @staticmethod
     def check_task(task: Task) -> None:
-        """Its `env_config` may name a corpus, and nothing else."""
+        """Nothing of a desktop; its `env_config` may name a corpus, and nothing else."""
+        refuse_desktop_parts(task)
         _own_corpus(task)
 
     @staticmethod
-    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> None:
-        """Build every index that the tasks need, and open it."""
+    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> str:
+        """Build every index that the tasks need, and open it; returns a digest of them all."""
         rag = _checked(settings)
-        for corpus in dict.fromkeys(_corpus(task, rag, folder) for task in tasks):
-            _SHELF.index(corpus, rag)
+        corpora: dict[str, Path] = {}
+        for task in tasks:
+            try:
+                corpora[_own_corpus(task) or ""] = _there(_corpus(task, rag, folder), task)
+            except InputError as error:
+                raise InputError(f"task {task.id!r}: {error}") from None
+        found = [(own, _SHELF.renew(path, rag).name) for own, path in sorted(corpora.items())]
+        return hashlib.blake2b(msgspec.json.encode(found), digest_size=16).hexdigest() if found else ""
 
     def functions(self) -> Mapping[str, ToolFunction]:
         """The search."""
@@ -58,16 +66,15 @@ class RagEnv(ToolEnv):
 
     async def reset(self) -> Observation:
         """Open the documents' index and show the question."""
-        await asyncio.to_thread(_SHELF.index, self._path(), self._rag)
+        await _SHELF.index(self._path(), self._rag)
         return await super().reset()
 
     def _path(self) -> Path:
         return _corpus(self._task, self._rag, self._means.folder)
 
     async def _search(self, given: Search) -> str:
-        index = await asyncio.to_thread(_SHELF.index, self._path(), self._rag)
-        hits = await asyncio.to_thread(index.search, given.query, given.top_k or self._rag.top_k)
-        return _told(hits)
+        most = given.top_k or self._rag.top_k
+        return _told(await _SHELF.search(self._path(), self._rag, given.query, most))
 
 
 def _checked(settings: ToolSettings) -> RagSettings:
@@ -79,17 +86,15 @@ def _checked(settings: ToolSettings) -> RagSettings:
 def _own_corpus(task: Task) -> str | None:
     given = task.metadata.get("env_config", {})
     if not isinstance(given, dict):
-        raise InputError(f"task {task.id}: env_config is a {type(given).__name__}; it must be an object")
+        raise InputError(f"env_config is a {type(given).__name__}; it must be an object")
     unknown = sorted(set(given) - {"corpus"})
     if unknown:
-        raise InputError(f"task {task.id}: env_config has no field {unknown[0]!r}; allowed: corpus")
+        raise InputError(f"env_config has no field {unknown[0]!r}; allowed: corpus")
     corpus = given.get("corpus")
     if corpus is not None and (not isinstance(corpus, str) or not corpus.strip() or "\0" in corpus):
-        raise InputError(f"task {task.id}: env_config.corpus must be the path of a folder or file")
+        raise InputError("env_config.corpus must be the path of a folder or file")
     if corpus is not None and (Path(corpus).is_absolute() or ".." in Path(corpus).parts):
-        raise InputError(
-            f"task {task.id}: env_config.corpus leads out of the tasks' folder; use env_options.corpus instead"
-        )
+        raise InputError("env_config.corpus leads out of the tasks' folder; use env_options.corpus instead")
     return corpus
 
 
@@ -97,10 +102,18 @@ def _corpus(task: Task, settings: RagSettings, folder: Path) -> Path:
     own = _own_corpus(task)
     path = folder / own if own is not None else settings.corpus
     if path is None:
-        raise InputError(f"task {task.id}: it names no corpus; set env_options.corpus, or its own env_config.corpus")
-    if not path.exists():
-        where = "env_config.corpus" if own is not None else "env_options.corpus"
-        raise InputError(f"task {task.id}: {where}: there is no file or folder {path}")
+        raise InputError("it names no corpus; set env_options.corpus, or its own env_config.corpus")
+    return path
+
+
+def _there(path: Path, task: Task) -> Path:
+    try:
+        there = path.exists()
+    except OSError:  # a folder above it may not be read, or its name is too long
+        there = False
+    if not there:
+        where = "env_options.corpus" if _own_corpus(task) is None else "env_config.corpus"
+        raise InputError(f"{where}: there is no file or folder {plain(str(path), 4096)}, or none that may be read")
     return path
 
 

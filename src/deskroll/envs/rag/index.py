@@ -1,21 +1,16 @@
 """Index: the passages of a corpus, ranked for a query. Built once, kept on disk, mapped by every process that uses it.
 
-An index is a folder named after a hash of all that it depends on: contents, settings, format. It is written beside its
-place and renamed into it, under a lock that lets one process build while others wait. Each file's size and hash are
-noted in it; one that does not fit is thrown away and built again.
+An index is a folder named after a hash of all that it depends on: contents, settings, format. A lock lets one process
+build while others wait. Each file's size and hash are noted in it; one that does not fit is thrown away and built
+again.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
-import hashlib
-import logging
 import os
-import shutil
-import tempfile
-import threading
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,15 +18,15 @@ import msgspec
 import numpy as np
 
 from deskroll.envs.rag import rank_bm25, rank_dense
-from deskroll.envs.rag.corpus import Corpus
-from deskroll.envs.rag.passages import Passage, passages_of
+from deskroll.envs.rag.building import OFFSETS, PASSAGES, build, index_name, is_sound
+from deskroll.envs.rag.corpus import Corpus, shown, unreadable
+from deskroll.envs.rag.passages import Passage
 from deskroll.envs.rag.settings import RagSettings, Retriever
 from deskroll.errors import InputError
 from deskroll.types import Record
 
-FORMAT = 1
-_PASSAGES, _OFFSETS, _NOTE = "passages.jsonl", "offsets.npy", "index.json"
-_log = logging.getLogger(__name__)
+_ATTEMPTS = 5
+"""How often a corpus is read that changes while it is read."""
 
 
 class Hit(Record, frozen=True):
@@ -41,25 +36,14 @@ class Hit(Record, frozen=True):
     score: float
 
 
-class _File(Record, frozen=True):
-    size: int
-    digest: str
-
-
-class _Note(Record, frozen=True):
-    """What an index holds; written last."""
-
-    format: int
-    passages: int
-    files: dict[str, _File]
-
-
 class Index:
     """An index, opened. Safe to search from several threads."""
 
     def __init__(self, folder: Path, settings: RagSettings) -> None:
-        self._offsets = np.load(folder / _OFFSETS, mmap_mode="r", allow_pickle=False)
-        self._texts = np.memmap(folder / _PASSAGES, dtype=np.uint8, mode="r")
+        self.name = folder.name
+        """A digest of all that it depends on."""
+        self._offsets = np.load(folder / OFFSETS, mmap_mode="r", allow_pickle=False)
+        self._texts = np.memmap(folder / PASSAGES, dtype=np.uint8, mode="r")
         self._ranks: rank_bm25.Bm25 | rank_dense.Dense = (
             rank_dense.Dense(folder)
             if settings.retriever is Retriever.DENSE
@@ -90,98 +74,65 @@ def default_cache() -> Path:
 
 
 def opened(path: Path, settings: RagSettings) -> Index:
-    """The index of a corpus: opened, built first where there is none."""
+    """The index of what a corpus holds now: opened, built first where there is none."""
     if settings.retriever is Retriever.DENSE:
         rank_dense.require()
-    corpus = Corpus(path)
-    cache = settings.cache or default_cache()
-    folder = cache / _name(corpus, settings)
-    try:
-        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(cache / f"{folder.name}.lock"):
-            if not _sound(folder):
-                _build(folder, corpus, path, settings)
-            return Index(folder, settings)
-    except OSError as error:
+    with _keeping(path, settings) as cache:
+        _refuse_inside(path, cache)
+        for _ in range(_ATTEMPTS):
+            corpus = Corpus(path)
+            digest = corpus.digest()
+            folder = cache / index_name(digest, settings)
+            with _locked(folder):
+                if is_sound(folder) or build(folder, corpus, path, digest, settings):
+                    return Index(folder, settings)
+    raise InputError(f"corpus {shown(path)}: it changes while it is read; run again when nobody writes to it")
+
+
+def reopened(path: Path, name: str, settings: RagSettings) -> Index:
+    """The index of that name, which was made of this corpus before, whatever the corpus holds by now."""
+    with _keeping(path, settings) as cache:
+        folder = cache / name
+        with _locked(folder):
+            if is_sound(folder):
+                return Index(folder, settings)
+    index = opened(path, settings)
+    if index.name != name:
         raise InputError(
-            f"corpus {path}: its index cannot be kept in {cache}: {error.strerror or error}; set env_options.cache"
-        ) from None
+            f"corpus {shown(path)}: it has changed, and the index of what it held before is gone; run anew"
+        )
+    return index
 
 
-def _name(corpus: Corpus, settings: RagSettings) -> str:
-    dense = settings.retriever is Retriever.DENSE
-    parts = (FORMAT, corpus.digest(), settings.passage_chars, rank_dense.VERSION if dense else rank_bm25.VERSION,
-             dense or settings.stem)  # fmt: skip
-    return hashlib.blake2b(msgspec.json.encode(parts), digest_size=16).hexdigest()
+def _refuse_inside(path: Path, cache: Path) -> None:
+    """Indexes in the corpus would be documents of the next index."""
+    root, real = Path(os.path.realpath(path)), Path(os.path.realpath(cache))
+    inside = real.parts[len(root.parts) :] if real.is_relative_to(root) else None
+    if inside is not None and not any(each.startswith(".") for each in inside):
+        raise InputError(f"corpus {shown(path)}: env_options.cache, {cache}, lies in it; choose another folder")
 
 
 @contextmanager
-def _locked(file: Path) -> Iterator[None]:
-    with file.open("ab") as lock:
+def _keeping(path: Path, settings: RagSettings) -> Iterator[Path]:
+    """The folder of all indexes; what cannot be done there is told."""
+    cache = settings.cache or default_cache()
+    try:
+        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+        yield cache
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise unreadable(path, error) from None
+        why = error.strerror or error
+        raise InputError(
+            f"corpus {shown(path)}: its index cannot be kept in {cache}: {why}; set env_options.cache"
+        ) from None
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with folder.with_name(f"{folder.name}.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # given up with the file, also by a process that is killed
-        yield
-
-
-def _sound(folder: Path) -> bool:
-    try:
-        note = msgspec.json.decode((folder / _NOTE).read_bytes(), type=_Note)
-        sound = note.format == FORMAT and all(_file(folder / name) == file for name, file in note.files.items())
-    except (OSError, msgspec.MsgspecError):
-        sound = False
-    if not sound and folder.exists():
-        _log.warning("index %s is damaged; it is built again", folder)
-    return sound
-
-
-def _file(path: Path) -> _File:
-    with path.open("rb") as stream:
-        return _File(size=path.stat().st_size, digest=hashlib.file_digest(stream, hashlib.blake2b).hexdigest())
-
-
-def _build(folder: Path, corpus: Corpus, path: Path, settings: RagSettings) -> None:
-    began = time.monotonic()
-    for left in folder.parent.glob(f".{folder.name}.*"):  # by one that was killed: whoever holds the lock is alone
-        shutil.rmtree(left, ignore_errors=True)
-    making = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        passages = [each for text in corpus.documents() for each in passages_of(text, settings.passage_chars)]
-        if not passages:
-            raise InputError(f"corpus {path}: there is no text in it; it needs .txt, .md, .html, .json or .jsonl")
-        _write(making, passages, settings)
-        shutil.rmtree(folder, ignore_errors=True)
-        making.rename(folder)
-    finally:
-        shutil.rmtree(making, ignore_errors=True)
-    _log.info("corpus %s: %d passages indexed in %.1f s", path, len(passages), time.monotonic() - began)
-
-
-def _write(folder: Path, passages: Sequence[Passage], settings: RagSettings) -> None:
-    lines = [msgspec.json.encode(each) + b"\n" for each in passages]
-    (folder / _PASSAGES).write_bytes(b"".join(lines))
-    np.save(folder / _OFFSETS, np.cumsum([0, *map(len, lines)], dtype=np.int64))
-    texts = [f"{each.title}\n{each.text}" for each in passages]
-    if settings.retriever is Retriever.DENSE:
-        rank_dense.write(folder, texts)
-    else:
-        rank_bm25.write(folder, texts, stem=settings.stem)
-    files = {each.name: _file(each) for each in sorted(folder.iterdir())}
-    note = _Note(format=FORMAT, passages=len(passages), files=files)
-    (folder / _NOTE).write_bytes(msgspec.json.encode(note))
-
-
-class Shelf:
-    """The indexes that this process has opened, each once."""
-
-    def __init__(self) -> None:
-        self._indexes: dict[tuple[Path, str], Index] = {}
-        self._lock = threading.Lock()
-
-    def index(self, path: Path, settings: RagSettings) -> Index:
-        """The index of a corpus; blocks while it is opened or built."""
-        key = (path.absolute(), settings.model_dump_json())
-        if (found := self._indexes.get(key)) is not None:
-            return found
-        with self._lock:
-            if key not in self._indexes:
-                self._indexes[key] = opened(path, settings)
-            return self._indexes[key]
+        try:
+            yield
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # at once, also where a fork has inherited the file

@@ -33,15 +33,18 @@ class Passage(Record, frozen=True):
 
 def passages_of(document: Document, most: int) -> Iterator[Passage]:
     """The parts of a document, none longer than `most` characters, none empty."""
-    spans = [span for span in _spans(document.text, most) if document.text[slice(*span)].strip()]
+    whole = document.text
+    spans = [span for span in _spans(whole, most) if whole[slice(*span)].strip()]
+    line, counted = 1, 0
     for n, (start, end) in enumerate(spans, 1):
+        text = whole[start:end].strip()
         if document.has_lines:
-            shown = document.text[start:end]
-            first = document.text.count("\n", 0, start + len(shown) - len(shown.lstrip())) + 1
-            place = f"lines {first}-{first + shown.strip().count(chr(10))}"
+            begin = end - len(whole[start:end].lstrip())
+            line += whole.count("\n", counted, begin)  # from where the last one began: each line is counted once
+            counted = begin
+            place = f"lines {line}-{line + text.count(chr(10))}"
         else:
             place = f"part {n} of {len(spans)}"
-        text = document.text[start:end].strip()
         yield Passage(source=document.source, place=place, title=document.title, text=text)
 
 

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
 from pathlib import Path
 
 import bm25s  # type: ignore[import-untyped]
 import numpy as np
 import numpy.typing as npt
 
-from deskroll.envs.rag.words import words
+from deskroll.envs.words import VERSION as WORDS
+from deskroll.envs.words import words
 
-VERSION = f"bm25-1-{bm25s.__version__}"
+VERSION = f"bm25-2-{bm25s.__version__}-{WORDS}"
 
 
-def write(folder: Path, texts: Sequence[str], *, stem: bool) -> None:
-    """Index the texts."""
-    numbers: dict[str, int] = {}
-    ids = [[numbers.setdefault(word, len(numbers)) for word in words(text, stem=stem)] for text in texts]
-    if not numbers:  # no word at all: one that no query has
-        numbers, ids = {"": 0}, [[0] for _ in texts]
-    index = bm25s.BM25(backend="numpy")
-    index.index((ids, numbers), show_progress=False)
-    index.save(folder, show_progress=False)
+class Bm25Writer:
+    """Indexes texts, one after the other."""
+
+    def __init__(self, folder: Path, *, stem: bool) -> None:
+        self._folder = folder
+        self._stem = stem
+        self._numbers: dict[str, int] = {}
+        self._ids: list[array[int]] = []
+
+    def add(self, text: str) -> None:
+        """The next text."""
+        numbers = self._numbers
+        ids = (numbers.setdefault(word, len(numbers)) for word in words(text, stem=self._stem))
+        self._ids.append(array("i", ids))  # a quarter of what a list takes
+
+    def close(self) -> None:
+        """Write the index."""
+        if not self._numbers:  # no word at all: one that no query has
+            self._numbers, self._ids = {"": 0}, [array("i", [0]) for _ in self._ids]
+        index = bm25s.BM25(backend="numpy")
+        index.index((self._ids, self._numbers), show_progress=False)
+        index.save(self._folder, show_progress=False)
 
 
 class Bm25:

@@ -47,10 +47,29 @@ def require() -> None:
     _model()
 
 
-def write(folder: Path, texts: Sequence[str]) -> None:
-    """Compute the vectors of the texts."""
-    parts = [_embedded(texts[n : n + _BATCH]) for n in range(0, len(texts), _BATCH)]
-    np.save(folder / _FILE, np.concatenate(parts))
+class DenseWriter:
+    """Computes the vectors of texts, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._waiting: list[str] = []
+        self._done: list[npt.NDArray[np.float32]] = []
+
+    def add(self, text: str) -> None:
+        """The next text."""
+        self._waiting.append(text)
+        if len(self._waiting) == _BATCH:
+            self._embed()
+
+    def close(self) -> None:
+        """Write the vectors."""
+        if self._waiting:
+            self._embed()
+        np.save(self._folder / _FILE, np.concatenate(self._done))
+
+    def _embed(self) -> None:
+        self._done.append(_embedded(self._waiting))
+        self._waiting = []
 
 
 def _embedded(texts: Sequence[str]) -> npt.NDArray[np.float32]:

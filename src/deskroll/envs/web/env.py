@@ -19,7 +19,7 @@ import msgspec
 
 from deskroll.actions import Action
 from deskroll.envs.base import Means
-from deskroll.envs.tooled import LONGEST_RESULT, ToolEnv, ToolFunction, ToolSettings
+from deskroll.envs.tooled import LONGEST_RESULT, ToolEnv, ToolFunction, ToolSettings, refuse_desktop_parts
 from deskroll.envs.web.errors import PageError
 from deskroll.envs.web.hits import shown
 from deskroll.envs.web.live import OpenWeb, Web
@@ -34,6 +34,7 @@ from deskroll.types import Record, Task, ToolRequest
 
 ALIASES: Mapping[str, str] = {"web_search_google": "web_search", "web_visit_jina": "web_visit"}
 """Names that calls may use besides; the model is not told of them."""
+_LONGEST_QUERY = 500
 _FRAME = 400
 """Characters around each result: its address, its marks, what was cut."""
 _SEARCH = "Search the web. Takes one or several queries; each gets its own numbered results: title, address, snippet."
@@ -47,9 +48,7 @@ _VISIT = (
 class Queries(Record, frozen=True):
     """What to search for."""
 
-    queries: Annotated[
-        list[Annotated[str, msgspec.Meta(min_length=1, max_length=500)]], msgspec.Meta(min_length=1, max_length=10)
-    ]
+    queries: Annotated[list[str], msgspec.Meta(min_length=1, max_length=10)]
 
 
 class WebEnv(ToolEnv):
@@ -75,7 +74,8 @@ class WebEnv(ToolEnv):
 
     @staticmethod
     def check_task(task: Task) -> None:
-        """Refuse an `env_config` that names anything but a mirror."""
+        """Refuse parts of a desktop, and an `env_config` that names anything but a mirror."""
+        refuse_desktop_parts(task)
         mirror_of(task)
 
     @staticmethod
@@ -118,6 +118,8 @@ class WebEnv(ToolEnv):
         room = LONGEST_RESULT // len(asked.queries) - 600
 
         async def one(number: int, query: str) -> str:
+            if not query.strip() or len(query) > _LONGEST_QUERY:
+                raise PageError(f"a query has 1 to {_LONGEST_QUERY} characters; this one has {len(query.strip())}")
             return f"query {number}: {plain(query)}\n{shown(await web.search(query), room)}"
 
         return await self._each(one, asked.queries)

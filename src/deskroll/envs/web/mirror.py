@@ -90,8 +90,9 @@ class Mirror:
         raise PageError("there is no such page in the mirror, and nothing else can be reached")
 
     def _candidates(self, url: URL) -> list[Path]:
-        host = (url.raw_host or "").removesuffix(".")
-        home = self._root / (host if url.is_default_port() else f"{host}:{url.port}")
+        # A host of other letters than English may be a folder by either of its names.
+        hosts = [(host or "").removesuffix(".") for host in (url.raw_host, url.host)]
+        homes = [self._root / (host if url.is_default_port() else f"{host}:{url.port}") for host in hosts if host]
         found: list[Path] = []
         for place, query in ((url.path, url.query_string), (url.raw_path, unquote(url.raw_query_string))):
             name = place.lstrip("/")
@@ -101,7 +102,7 @@ class Mirror:
                 names = [f"{name}index.html"]
             else:
                 names = [name, f"{name}.html", f"{name}/index.html"]
-            found.extend(home / each for each in names)
+            found.extend(home / each for home in homes for each in names)
         return list(dict.fromkeys(found))
 
 
