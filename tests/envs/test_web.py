@@ -51,8 +51,7 @@ def test_calls_by_either_name(name: str, arguments: dict[str, object], canonical
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [("web_search", {}), ("web_search", {"queries": []}), ("web_search", {"queries": "a"}),
-     ("web_search", {"queries": [""]}), ("web_search", {"queries": ["a"] * 11}),
-     ("web_search", {"queries": ["a" * 501]}),
+     ("web_search", {"queries": ["a"] * 11}),
      ("web_visit", {"urls": []}), ("web_visit", {"urls": ["u"] * 11}), ("web_visit", {"urls": ["u"], "start": -1})],
 )  # fmt: skip
 def test_arguments_that_do_not_fit(name: str, arguments: dict[str, object]) -> None:

@@ -29,6 +29,7 @@ PAGES = {
     "a.example/note.txt": "a plain note <b>",
     "a.example:8080/index.html": "<p>another port</p>",
     "b.example/中文.html": "<meta charset=utf-8><title>河流</title><p>这条河很长</p>",
+    "例子.example/index.html": "<p>一个中文网站</p>",
     "b.example/style.css": "rivers { otters: none }",
 }
 
@@ -67,11 +68,20 @@ def root(tmp_path: Path) -> Path:
      ("https://a.example:443/alder.html", "283 km"), ("http://a.example:80/alder.html", "283 km"),
      ("https://a.example./alder.html", "283 km"), ("https://A.Example/alder.html", "283 km"),
      ("https://a.example/also.html", "283 km"),
+     ("https://例子.example/", "一个中文网站"), ("https://xn--fsqu00a.example/", "一个中文网站"),
      ("https://b.example/中文.html", "这条河很长"), ("https://b.example/%E4%B8%AD%E6%96%87.html", "这条河很长")],
 )  # fmt: skip
 async def test_addresses_lead_to_files(root: Path, url: str, expected: str) -> None:
     async with web_env(mirror=str(root)) as env:
         assert expected in await visit(env, url)
+
+
+async def test_a_query_that_is_none_costs_no_other(root: Path) -> None:
+    async with web_env(mirror=str(root)) as env:
+        result = await search(env, "", "otters", "x" * 501)
+    assert "a query has 1 to 500 characters; this one has 0" in result
+    assert "The Alder" in result
+    assert "this one has 501" in result
 
 
 @pytest.mark.parametrize(

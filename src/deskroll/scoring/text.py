@@ -21,7 +21,7 @@ _WORD = 6
 def exact_match(answer: str, reference: str) -> Score:
     """1 when both are the same characters, but for white space around them and how accents are encoded."""
     same = normalised("NFC", answer.strip()) == normalised("NFC", reference.strip())
-    return Score(value=float(same), reason=_reason("exact_match"))
+    return Score(value=float(same), reason=_reason("exact_match", "the same text" if same else "another text"))
 
 
 def f1_score(answer: str, reference: str) -> Score:
@@ -29,13 +29,15 @@ def f1_score(answer: str, reference: str) -> Score:
     if len(reference) > LONGEST_READ:
         return _too_long("f1_score", reference)
     given, wanted = tokens(answer), tokens(reference)
+    shared = 0
     if given and wanted:
         shared = (Counter(given) & Counter(wanted)).total()
         unread = max(0, len(answer) - LONGEST_READ) // _WORD
         value = 2 * shared / (len(given) + unread + len(wanted))
     else:
         value = float(given == wanted)
-    return Score(value=value, reason=_reason("f1_score") + _cut(answer))
+    said = f"{shared} of {len(wanted)} words found, of {len(given)} given"
+    return Score(value=value, reason=_reason("f1_score", said) + _cut(answer))
 
 
 def similarity(answer: str, reference: str) -> Score:
@@ -45,15 +47,15 @@ def similarity(answer: str, reference: str) -> Score:
     """
     from rapidfuzz.distance import Levenshtein  # noqa: PLC0415  (a run with another metric does without)
 
-    reason = _reason("similarity")
     if answer == reference:
-        return Score(value=1.0, reason=reason)
+        return Score(value=1.0, reason=_reason("similarity", "the same text"))
     given, wanted = folded(answer), folded(reference)
     unread = max(0, max(len(answer), len(reference)) - LONGEST_READ)
     beyond = max(0, max(len(given), len(wanted)) - LONGEST_COMPARED) if given != wanted else 0
+    edits = Levenshtein.distance(given[:LONGEST_COMPARED], wanted[:LONGEST_COMPARED]) + beyond + unread
+    reason = _reason("similarity", f"{edits} edits apart")
     if unread or beyond:
         reason += f"; only the first {LONGEST_COMPARED} characters were compared, the rest counts as different"
-    edits = Levenshtein.distance(given[:LONGEST_COMPARED], wanted[:LONGEST_COMPARED]) + beyond + unread
     longest = max(len(given), len(wanted)) + unread
     return Score(value=1 - edits / longest if longest else 1.0, reason=reason)
 
@@ -64,7 +66,8 @@ def contains_answer(answer: str, reference: str) -> Score:
         return _too_long("contains_answer", reference)
     wanted = pieces(reference)
     value = bool(wanted) and _joined(wanted) in _joined(pieces(answer))
-    return Score(value=float(value), reason=_reason("contains_answer") + _cut(answer))
+    said = _reason("contains_answer", "found" if value else "not found")
+    return Score(value=float(value), reason=said + _cut(answer))
 
 
 def _joined(parts: list[str]) -> str:
@@ -72,8 +75,8 @@ def _joined(parts: list[str]) -> str:
     return "\0" + "\0".join(parts) + "\0"
 
 
-def _reason(metric: str) -> str:
-    return f"{metric} with the reference answer"
+def _reason(metric: str, said: str) -> str:
+    return f"{metric} with the reference answer: {said}"
 
 
 def _cut(answer: str) -> str:
