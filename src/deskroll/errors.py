@@ -20,6 +20,7 @@
         │   ├── NoDesktop            the pool cannot serve a request, and says why
         │   └── GuestError           the guest refused or failed one request (`status` is its HTTP status)
         ├── SetupError               setup      preparing the task
+        │   └── LimitedLost          what runs functions within limits is gone, twice
         ├── EvaluatorError           evaluator  judging the task
         ├── EpisodeTimeout           timeout    the episode's own time limit
         └── WorkerLost               worker     the process that ran the episode died or hung

@@ -15,7 +15,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deskroll.envs.limited import Bounds, FunctionCrashed, FunctionFailed, LimitExceeded, limited
+from deskroll.envs.limited import (
+    Bounds,
+    Budget,
+    BudgetSpent,
+    FunctionCrashed,
+    FunctionFailed,
+    LimitedLost,
+    LimitExceeded,
+    limited,
+)
+from deskroll.errors import FailureClass
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -82,6 +92,73 @@ def timed(given: bytes) -> bytes:
     return json.dumps([began, time.monotonic()]).encode()
 
 
+def spin(given: bytes) -> bytes:
+    began = time.process_time()
+    while time.process_time() - began < float(given):
+        pass
+    return b"done"
+
+
+def crowded(given: bytes) -> bytes:
+    """Compute on a core that three others compute on, too."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    for _ in range(3):
+        if os.fork() == 0:
+            spin(b"60")
+    return spin(given)
+
+
+def files(given: bytes) -> bytes:
+    print("this is dropped", file=sys.stderr, flush=True)
+    kept = {}
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            kept[number] = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            pass  # the one that the list was read from
+    return json.dumps(kept).encode()
+
+
+def first_time(given: bytes) -> bool:
+    """Whether nobody was here before; leaves a note."""
+    try:
+        Path(given.decode()).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+def server_killed_once(given: bytes) -> bytes:
+    if first_time(given):
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(600)
+    return b"again"
+
+
+def server_stopped_once(given: bytes) -> bytes:
+    if first_time(given):
+        os.kill(os.getppid(), signal.SIGSTOP)
+        time.sleep(600)
+    return b"again"
+
+
+def killed_once(given: bytes) -> bytes:
+    if first_time(given):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return b"again"
+
+
+def server_killed(given: bytes) -> bytes:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(600)
+    return b""
+
+
+def killed(given: bytes) -> bytes:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return b""
+
+
 async def test_what_a_function_returns_comes_back() -> None:
     assert await limited(upper, b"abc", Bounds()) == b"ABC"
     assert await limited(upper, b"", Bounds()) == b""
@@ -132,8 +209,8 @@ async def test_a_function_that_no_other_process_can_find_is_refused() -> None:
         await limited(lambda given: given, b"", Bounds())
 
 
-async def test_a_module_that_is_not_there_fails_the_call() -> None:
-    with pytest.raises(FunctionFailed, match="ModuleNotFoundError: No module named 'no_such_module'"):
+async def test_a_module_that_is_not_there_is_the_machines_failure() -> None:
+    with pytest.raises(LimitedLost, match="ModuleNotFoundError: No module named 'no_such_module'"):
         await limited(upper, b"", Bounds(), preload=["no_such_module"])
     assert await limited(upper, b"abc", Bounds()) == b"ABC"
 
@@ -152,6 +229,36 @@ async def test_no_environment_variable_is_there_to_be_read() -> None:
         del os.environ["SOME_API_KEY"]
     assert own == {}
     assert set(filter(None, begun.split("\0"))) == {"OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1"}
+
+
+async def test_a_function_has_no_file_of_the_server_and_what_it_prints_is_dropped() -> None:
+    calls = await asyncio.gather(*(limited(files, b"", Bounds()) for _ in range(8)))
+    for each in map(json.loads, calls):
+        others = [what for number, what in each.items() if int(number) > 2]
+        assert [each[number] for number in "012"] == ["/dev/null"] * 3
+        assert len(others) == 1, each
+        assert others[0].startswith("socket:")
+
+
+async def test_time_without_a_core_is_not_counted() -> None:
+    # It needs 0.6 s, and has a quarter of a core: by the wall clock it would be late.
+    assert await limited(crowded, b"0.6", Bounds(seconds=1.2)) == b"done"
+
+
+async def test_calls_that_share_a_budget_end_with_it() -> None:
+    budget = Budget(1.0)
+    assert await limited(spin, b"0.3", Bounds(), budget=budget) == b"done"
+    assert 0.25 < budget.used < 0.9
+    with pytest.raises(BudgetSpent, match="the 1 s of CPU time for all of them were used up"):
+        await limited(busy, b"", Bounds(), budget=budget)
+    assert budget.left == 0
+    with pytest.raises(BudgetSpent):
+        await limited(upper, b"", Bounds(), budget=budget)
+
+
+async def test_a_call_that_takes_more_than_its_own_is_told_so_whatever_the_budget() -> None:
+    with pytest.raises(LimitExceeded, match="more than 1 s of CPU time"):
+        await limited(busy, b"", Bounds(cpu_seconds=1), budget=Budget(60))
 
 
 async def test_hundreds_at_a_time_wait_their_turn_and_the_loop_does_not() -> None:
@@ -200,16 +307,38 @@ async def test_what_a_function_started_ends_with_it() -> None:
     await asyncio.to_thread(wait_until, lambda: not _alive(started), "the process that it started ends")
 
 
-async def test_a_server_that_was_killed_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("function", [server_killed_once, killed_once])
+async def test_what_was_killed_is_run_again(function, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    assert await limited(function, str(tmp_path / "note").encode(), Bounds()) == b"again"
+
+
+@pytest.mark.parametrize(("function", "why"), [(server_killed, "limits died"), (killed, "killed by signal 9")])
+async def test_what_is_killed_again_is_the_machines_failure(function, why: str) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(LimitedLost, match=f"tried 2 times, last: .*{why}") as lost:
+        await limited(function, b"", Bounds())
+    assert lost.value.failure is FailureClass.SETUP
+    assert await limited(upper, b"abc", Bounds()) == b"ABC"
+
+
+async def test_a_server_that_hangs_is_replaced_and_costs_no_call(tmp_path: Path) -> None:
+    """Neither the one that it ran, nor one of which it reads nothing."""
+    await limited(upper, b"", Bounds())
+    note, given = tmp_path / "note", b"x" * 5_000_000
+    stopping = asyncio.create_task(limited(server_stopped_once, str(note).encode(), Bounds(), patience=3))
+    await asyncio.to_thread(wait_until, note.exists, "the server stops")
+    assert await limited(upper, given, Bounds(result_bytes=len(given)), patience=3) == given.upper()
+    assert await stopping == b"again"
+
+
+async def test_what_a_killed_server_ran_ends(tmp_path: Path) -> None:
     call = asyncio.create_task(limited(endless, str(tmp_path / "pid").encode(), Bounds(seconds=600)))
     process = await _process(tmp_path / "pid")
     server = process.parent()
     assert server is not None
     server.kill()
-    with pytest.raises(FunctionCrashed, match="the process that runs functions within limits died"):
-        await call
-    assert await limited(upper, b"abc", Bounds()) == b"ABC"
     await asyncio.to_thread(wait_until, lambda: not process.is_running(), "what it ran ends")
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import subprocess
 import sys
@@ -10,12 +11,13 @@ import time
 from fractions import Fraction
 from pathlib import Path
 
+import psutil
 import pytest
 
 from deskroll.actions import Action, ToolCall
-from deskroll.envs.math import LONGEST, MathEnv, evaluate
+from deskroll.envs.math import LONGEST, Expressions, MathEnv, calculate, evaluate
 from deskroll.envs.tooled import LONGEST_RESULT
-from deskroll.errors import ActionError
+from deskroll.errors import ActionError, SetupError
 from deskroll.types import Task, ToolRequest
 
 ROOT = Path(__file__).parent.parent.parent
@@ -67,6 +69,41 @@ SYMBOLIC = {
     "subs(x^2 + 1, x, 3)": "10", "isprime(97)": "True", "divisors(12)": "[1, 2, 3, 4, 6, 12]", "E^(I*pi)": "-1",
 }  # fmt: skip
 
+COMMAS = {  # none of these can be a number with commas
+    "sum(range(1,101))": "5050", "binomial(101,100)": "101", "sum(k,k,1,100)": "5050", "[100,200]": "[100, 200]",
+    "integrate(x,x,0,100)": "5000", "max(1, 500)": "500", "max(1,50)": "50", "mod(7,100)": "7",
+}  # fmt: skip
+
+BEHIND = {  # what stands behind its operand
+    "sqrt(4)!": "2", "((2+1))!": "6", "(3!)!": "720", "5!!": "15", "2^3!": "64", "3²!": "362880", "-3²": "-9",
+    "n!": "factorial(n)", "4! = 24": "True", "4! = 25": "False", "4 != 25": "True", "4≠24": "True", "5!==120": "True",
+    "1/30°": "6/pi (1.90985931710274)", "1/30 deg": "6/pi (1.90985931710274)", "sin(30°)²": "1/4 (0.25)",
+    "1e1!": "3628800",
+}  # fmt: skip
+
+HIDDEN = {  # values that do not look like what they are
+    "cos(1)^2+sin(1)^2-1": "0", "(sqrt(2)+sqrt(3))^2-5-2*sqrt(6)": "0", "cos(1)^2+sin(1)^2 = 1": "True",
+    "sqrt(2+sqrt(3))-sqrt(6)/2-sqrt(2)/2": "0", "N(sqrt(10^400+1)-10^200)": "5.00000000000000e-201",
+    "N(solve(x^3-3*x+1=0,x), 5)": "[0.34730, 1.5321, -1.8794]",
+    "exp(pi*sqrt(163))-262537412640768744": "-262537412640768744 + exp(sqrt(163)*pi) (-7.49927402801814e-13)",
+    "N(1 + I*sqrt(2), 5)": "1.0 + 1.4142*I", "N(pi, 5)*sqrt(2)": "3.1416*sqrt(2) (4.4429)",
+    "round(N(2.5))": "2", "round(N(3.5))": "4", "N(integrate(x^x,x,0,1))": "0.783430510712134",
+    "integrate(x^x,x,1,2)": "Integral(x**x, (x, 1, 2)) (2.05044623453473)",
+}  # fmt: skip
+
+SOLVED = {
+    "solve(x=x,x)": "every x for which it is defined is a solution",
+    "solve(x=x)": "every value for which it is defined is a solution",
+    "solve(sin(x)^2+cos(x)^2=1,x)": "every x for which it is defined is a solution",
+    "solve([x=x, y=1],[x,y])": "[y = 1]",
+    "solve(sin(x)=0,x)": "[0, pi] ([0, 3.14159265358979]); not all: each plus any multiple of 2*pi is one, too",
+    "solve(tan(x)=1)": "[pi/4] ([0.785398163397448]); not all: each plus any multiple of pi is one, too",
+    "solve(x*sin(x)=0,x)": "[0, pi] ([0, 3.14159265358979]); not all: there may be more",
+    "N(solve(sin(x)=0,x), 3)": "[0, 3.14]; not all: each plus any multiple of 2*pi is one, too",
+    "sum(k,k,10,1)": "0", "product(k,k,10,1)": "1", "product(range(1,5))": "24", "max(range(3))": "2",
+    "sum(k,k,1,n)": "n**2/2 + n/2",
+}  # fmt: skip
+
 REFUSED = {
     "9^9^9.5": "would be too large", "factorial(10**9)": "from 0 to 1400", "sqrt(2)**99999999": "would be too large",
     "binomial(10**9, 5*10**8)": "would be too large", "isprime(10**300)": r"from 0 to 1e\+200",
@@ -92,6 +129,23 @@ REFUSED = {
     "tan(90°)": "not defined", "limit(1/x, x, 0)": "not defined", "solve(x = x + 1, x)": "no solution",
     "solve(3, 3)": "takes equations", "range(10)": "has no value", "round(x)": "only a real number",
     "Matrix([[1, 2], [3]])": "mismatched dimensions", "[1, 2] + [3]": "lists cannot be combined",
+    "1,000": "write 1000 for 1,000", "1,000 + 1": "write 1000 for", "max(1,000, 500)": "write 1000 for",
+    "sqrt(1,000)": "write 1000 for", "2*1,050,300": "write 1050300 for", "1,234": "several values", "(1, 2)": "several",
+    "max(1,500, 300)": "1,500 can be one number or two; write 1500, or 1, 500", "sqrt(1,234)": "write 1234, or",
+    "gcd(12,180)": "write 12180, or 12, 180", "sum([1,234, 5])": "write 1234, or 1, 234", "pow(7,100,13)": "write 7100",
+    "sqrt(16, 4)": "sqrt takes exactly 1 argument, and was given 2", "simplify(x, 1, 2)": "takes exactly 1 arg",
+    "perm(5)": "exactly 2 arguments, and was given 1", "expand(x, 1)": "exactly 1 arg", "atan2(1)": "exactly 2 arg",
+    "integrate(x*y, x, y)": r"1, 2 or 4 arguments, and was given 3; write .*integrate\(integrate\(f, x\), y\)",
+    "integrate(x, x, 0)": "1, 2 or 4 arguments", "integrate(x, (x, 0))": r"written \(x, 0, 1\)",
+    "integrate(x^x, x)": "no closed form was found", "sum(k, k, 1, 2.5)": "bounds must be whole numbers",
+    "log(2, 0)": "neither 0 nor 1", "log(2, 1)": "neither 0 nor 1", "divisors(0)": "from 1 to",
+    "max([])": "at least one number",
+    "gcd([])": "at least one number", "sin([1])": "sin takes no list", "solve(1 = 2, x)": "no solution",
+    "product(range(1, 100000))": "would be too large", "binomial(10**5, 5*10**4)": "would be too large",
+    "4!=25": "'!=' can be a factorial or 'is not'", "(2+1)!=6": "can be a factorial", "n!=6": "can be a factorial",
+    "1/(cos(1)^2+sin(1)^2-1)": "divides by zero", "(cos(1)^2+sin(1)^2-1)^-1": "divides by zero",
+    "5 % (cos(1)^2+sin(1)^2-1)": "divides by zero", "cot(cos(1)^2+sin(1)^2-1)": "not defined",
+    "1/(atan(1)+atan(2)+atan(3)-pi)": "its value cannot be found", "solve(x = x, x) + 1": "cannot be combined",
 }  # fmt: skip
 
 ENDLESS = ("integrate(sin(x**x)*exp(x**x)/log(x+sin(x)), x)", "sum(k**k, k, 1, 100000)", "expand((x+y+z)**3000)")
@@ -123,9 +177,13 @@ async def told(*expressions: str) -> str:
     return result
 
 
-@pytest.mark.parametrize("text", SYMBOLIC)
-async def test_symbolic_values(text: str) -> None:
-    assert await told(text) == f"{text} = {SYMBOLIC[text]}"
+@pytest.mark.parametrize(("text", "value"), [*(SYMBOLIC | COMMAS | BEHIND | HIDDEN | SOLVED).items()])
+async def test_symbolic_values(text: str, value: str) -> None:
+    assert await told(text) == f"{text} = {value}"
+
+
+async def test_a_number_of_three_thousand_digits_is_computed() -> None:
+    assert await told("binomial(10000, 5000)") == f"binomial(10000, 5000) = {math.comb(10000, 5000)}"
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=lambda text: repr(text[:30]))
@@ -141,8 +199,48 @@ async def test_what_never_ends_is_ended_and_the_others_have_their_values() -> No
     lines = (await told("sqrt(4)", *ENDLESS, "6*7")).splitlines()
     assert (lines[0], lines[-1]) == ("sqrt(4) = 2", "6*7 = 42")
     assert all(": error: it " in line for line in lines[1:-1])
-    assert "it took more than 5 s" in lines[1]
+    assert "it took more than 5 s of CPU time" in lines[1]
+    assert "it took more than 512 MiB of memory" in lines[3]
     assert time.monotonic() - began < 60
+
+
+async def test_a_call_has_a_time_for_all_of_its_expressions() -> None:
+    given = Expressions(expressions=["sqrt(4)", ENDLESS[0], "sqrt(8)", "6*7"])
+    lines = (await calculate(given, cpu_seconds=1)).splitlines()
+    assert (lines[0], lines[3]) == ("sqrt(4) = 2", "6*7 = 42")
+    spent = "error: not computed: the 1 s of CPU time of this call were used up; ask for fewer expressions"
+    assert all(spent in line for line in lines[1:3])
+
+
+async def test_calls_take_turns() -> None:
+    hog = asyncio.create_task(told(*[ENDLESS[0]] * 50))
+    try:
+        results = await asyncio.gather(*(told(f"sqrt({n * n})") for n in range(10)))
+        assert results == [f"sqrt({n * n}) = {n}" for n in range(10)]
+        assert not hog.done()
+    finally:
+        hog.cancel()
+        await asyncio.gather(hog, return_exceptions=True)
+
+
+async def test_what_the_machine_does_to_the_calculator_is_not_told_to_the_model() -> None:
+    await told("sqrt(4)")
+    step = asyncio.create_task(made().step([call(ENDLESS[0])]))
+    while not step.done():
+        for child in psutil.Process().children():
+            if "limited_server" in " ".join(_words(child)):
+                child.kill()
+        await asyncio.sleep(0.05)
+    with pytest.raises(SetupError, match="cannot be run within limits on this machine"):
+        await step
+    assert await told("sqrt(4)") == "sqrt(4) = 2"
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it is gone
+        return []
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 Guarantees: at most as many forks at once as there are cores, in the order of asking; a fork whose time is up, or whose
 caller closed its end of the socket, is killed with all that it started; the server ends with its caller, and all forks
-with it. Each fork reads what it is given from the call's socket, and answers there with a letter and a body: `R`
-result, `E` exception, `M` out of memory, `L` the result is too large. The server then adds how it ended, and closes it.
+with it. Time that a fork waits for a core is not counted. A fork holds no open file but its call's socket, and what it
+prints is dropped. It reads what it is given from that socket, and answers there with a letter and a body: `R` result,
+`E` exception, `M` out of memory, `L` the result is too large. The server then adds how it ended, and closes it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import array
 import contextlib
 import ctypes
 import enum
+import errno
 import gc
 import importlib
 import math
@@ -31,8 +33,10 @@ import msgspec
 
 from deskroll.types import Record
 
-TRAILER = struct.Struct("<Bi")
-"""How a fork ended (`Ended`), and its exit code, negative for a signal."""
+TRAILER = struct.Struct("<Bid")
+"""How a fork ended (`Ended`), its exit code, negative for a signal, and its CPU time in seconds."""
+PING = b"?"
+"""Asks for a sign of life, which is a byte on the socket that comes with it."""
 _PR_SET_PDEATHSIG = 1
 _LONGEST_ASK = 65536
 
@@ -42,6 +46,8 @@ class Ended(enum.IntEnum):
 
     ITSELF = 0
     TIME = 1
+    UNBEGUN = 2
+    """There was none: what it needs could not be imported, or no process was to be had."""
 
 
 class Ask(Record, frozen=True):
@@ -61,6 +67,7 @@ class _Call:
     ask: Ask
     link: socket.socket
     pid: int = 0
+    began: float = 0.0
     until: float = math.inf
     ended: Ended = Ended.ITSELF
     last: bytes = b""
@@ -125,6 +132,10 @@ class _Server:
             return False
         if not files:  # this process may open no more: the caller sees its socket closed
             return True
+        if data == PING:
+            with socket.socket(fileno=files[0]) as link, contextlib.suppress(OSError):
+                link.send(PING, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            return True
         call = _Call(msgspec.json.decode(data, type=Ask), socket.socket(fileno=files[0]))
         self._links[call.link.fileno()] = call
         self._poll.register(call.link, 0)  # nothing but that the caller has closed it
@@ -138,13 +149,15 @@ class _Server:
                 function = self._found(call.ask)
                 pid = os.fork()
             except Exception as error:  # noqa: BLE001  (an import may fail in any way, and the caller shall read how)
-                self._close(call, _told(error), 0)
+                call.ended = Ended.UNBEGUN
+                self._close(call, _told(error), 0, 0.0)
                 continue
             if pid == 0:
-                _run(call, function, self._links)
+                _run(call, function)
             with contextlib.suppress(OSError):  # it does the same: whoever comes first
                 os.setpgid(pid, pid)
-            call.pid, call.until = pid, time.monotonic() + call.ask.seconds
+            call.pid, call.began = pid, time.monotonic()
+            call.until = call.began + call.ask.seconds
             self._running[pid] = call
 
     def _found(self, ask: Ask) -> Callable[[bytes], bytes]:
@@ -163,6 +176,8 @@ class _Server:
         now = time.monotonic()
         for call in self._running.values():
             if call.until <= now:
+                call.until = call.began + call.ask.seconds + _waited(call.pid)
+            if call.until <= now:
                 call.ended, call.until = Ended.TIME, math.inf
                 _kill(call.pid)
 
@@ -173,19 +188,20 @@ class _Server:
             _kill(call.pid)
         else:
             self._waiting.remove(call)
-            self._close(call, b"", 0)
+            self._close(call, b"", 0, 0.0)
 
     def _bury(self) -> None:
         while self._running:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
+            dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if dead is None:
                 return
+            _kill(dead.si_pid)  # what it may have started; before its number can be anybody else's
+            pid, status, usage = os.wait4(dead.si_pid, 0)
             if call := self._running.pop(pid, None):
-                _kill(pid)  # what it may have started
-                self._close(call, b"", os.waitstatus_to_exitcode(status))
+                self._close(call, b"", os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime)
 
-    def _close(self, call: _Call, said: bytes, code: int) -> None:
-        call.last = said + TRAILER.pack(call.ended, code)
+    def _close(self, call: _Call, said: bytes, code: int, cpu: float) -> None:
+        call.last = said + TRAILER.pack(call.ended, code, cpu)
         self._finish(call)
 
     def _finish(self, call: _Call) -> None:
@@ -208,20 +224,27 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
+def _waited(pid: int) -> float:
+    """Seconds that a process was ready to run and had no core; 0 where the kernel does not tell."""
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb") as schedstat:  # noqa: PTH123  (as below)
+            return int(schedstat.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def _told(error: BaseException) -> bytes:
     return b"E" + f"{type(error).__name__}: {str(error)[:2000]}".encode(errors="replace")
 
 
-def _run(call: _Call, function: Callable[[bytes], bytes], links: dict[int, _Call]) -> NoReturn:
+def _run(call: _Call, function: Callable[[bytes], bytes]) -> NoReturn:
     """In the fork: run the function; never returns."""
     try:
         os.setpgid(0, 0)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for other in links.values():
-            if other is not call:
-                other.link.close()
+        _let_go(call.link.fileno())
         os.environ.clear()
         said = _said(call, function)
         call.link.setblocking(True)
@@ -229,6 +252,15 @@ def _run(call: _Call, function: Callable[[bytes], bytes], links: dict[int, _Call
         os._exit(0)
     except BaseException:  # noqa: BLE001  (a fork must never come back from here)
         os._exit(70)
+
+
+def _let_go(keep: int) -> None:
+    """Close every file but one, and drop what is printed."""
+    os.dup2(1, 2)
+    for fd in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208  (a fork should import nothing)
+        if fd > 2 and fd != keep:
+            with contextlib.suppress(OSError):
+                os.close(fd)
 
 
 def _said(call: _Call, function: Callable[[bytes], bytes]) -> bytes:
@@ -242,7 +274,16 @@ def _said(call: _Call, function: Callable[[bytes], bytes]) -> bytes:
     except MemoryError:
         return b"M"
     except BaseException as error:  # noqa: BLE001  (whatever it raises is its caller's to read)
-        return _told(error)
+        return b"M" if _for_memory(error) else _told(error)
+
+
+def _for_memory(error: BaseException | None) -> bool:
+    """Whether it was raised for want of memory, which C code often reports badly."""
+    while error is not None:
+        if isinstance(error, MemoryError | SystemError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _confine(ask: Ask) -> None:

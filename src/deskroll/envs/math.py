@@ -1,6 +1,8 @@
 """Questions with a calculator: exact arithmetic at once, symbolic mathematics in a process with limits.
 
-Each expression of a call has a line of its own, its value or what is wrong with it: one that fails costs no other.
+Each expression of a call has a line of its own, its value or what is wrong with it: one that fails costs no other. The
+symbolic ones of a call are computed one after another, within a time for them all: calls take turns, and no call keeps
+the others waiting for long.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from typing import Annotated
 
 import msgspec
 
-from deskroll.envs.calculator.call import symbolic
+from deskroll.envs.calculator.call import CALL_CPU_SECONDS, symbolic
 from deskroll.envs.calculator.exact import LONGEST, NotPlain, evaluate, shown
+from deskroll.envs.limited import Budget
 from deskroll.envs.tooled import ToolEnv, ToolFunction, ToolSettings
 from deskroll.errors import ActionError, MissingDependency, plain
 from deskroll.types import Record, Task
@@ -22,11 +25,11 @@ from deskroll.types import Record, Task
 __all__ = ["LONGEST", "MathEnv", "evaluate"]
 
 _DESCRIPTION = """\
-Compute mathematical expressions exactly; each is answered by itself. Numbers, + - * / // % ** and brackets; sqrt, exp,
-log (natural; log(x, base), log10, log2), sin cos tan asin acos atan (radians; 30 deg for degrees), pi, E, I, factorial,
-binomial, gcd, lcm, floor, ceil, abs, min, max, round, sum(k**2, k, 1, 10), product, solve(x**2 = 4, x),
-solve([x + y = 3, x - y = 1], [x, y]), simplify, expand, factor, diff(f, x), integrate(f, x), integrate(f, x, 0, 1),
-limit(f, x, 0), N(x, digits), Matrix([[1, 2], [3, 4]]), det, inv. \
+Compute mathematical expressions exactly; each is answered by itself. Numbers (1000, not 1,000), + - * / // % ** and
+brackets; sqrt, exp, log (natural; log(x, base), log10, log2), sin cos tan asin acos atan (radians; 30 deg for degrees),
+pi, E, I, factorial, binomial, gcd, lcm, floor, ceil, abs, min, max, round, sum(k**2, k, 1, 10), product,
+solve(x**2 = 4, x), solve([x + y = 3, x - y = 1], [x, y]), simplify, expand, factor, diff(f, x), integrate(f, x),
+integrate(f, x, 0, 1), limit(f, x, 0), N(x, digits), Matrix([[1, 2], [3, 4]]), det, inv. \
 Example: ["2*(3+4)", "1/3 + 1/6", "sqrt(8)", "integrate(x**2, x, 0, 3)"]."""
 
 
@@ -36,28 +39,22 @@ class Expressions(Record, frozen=True):
     expressions: Annotated[list[str], msgspec.Meta(max_length=50)]
 
 
-async def calculate(given: Expressions) -> str:
-    """Each expression with its value, or with what is wrong with it, one a line."""
-    lines = []
-    waiting = {}
-    for n, text in enumerate(given.expressions):
-        try:
-            lines.append(_line(text, shown(evaluate(text))))
-        except NotPlain:
-            lines.append("")
-            waiting[n] = text
-        except ActionError as error:
-            lines.append(_line(text, error))
-        await asyncio.sleep(0)  # others work in the same loop
-    if waiting:
-        for n, line in zip(waiting, await asyncio.gather(*map(_symbolic_line, waiting.values())), strict=True):
-            lines[n] = line
-    return "\n".join(lines)
+async def calculate(given: Expressions, cpu_seconds: float = CALL_CPU_SECONDS) -> str:
+    """Each expression with its value, or with what is wrong with it, one a line; in so much time for them all."""
+    budget = Budget(cpu_seconds)
+    return "\n".join([await _answered(text, budget) for text in given.expressions])
 
 
-async def _symbolic_line(text: str) -> str:
+async def _answered(text: str, budget: Budget) -> str:
+    await asyncio.sleep(0)  # others work in the same loop
     try:
-        return _line(text, await symbolic(text))
+        return _line(text, shown(evaluate(text)))
+    except NotPlain:
+        pass
+    except ActionError as error:
+        return _line(text, error)
+    try:
+        return _line(text, await symbolic(text, budget))
     except ActionError as error:
         return _line(text, error)
 
@@ -74,10 +71,11 @@ class MathEnv(ToolEnv):
     """A question and a calculator."""
 
     @staticmethod
-    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> None:
+    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> str:
         """Refuse to begin without sympy, which the calculator's own process imports."""
         if importlib.util.find_spec("sympy") is None:
             raise MissingDependency("env 'math' needs the module 'sympy': pip install 'deskroll[math]'")
+        return ""
 
     def functions(self) -> Mapping[str, ToolFunction]:
         """The calculator."""

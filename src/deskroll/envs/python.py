@@ -14,9 +14,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from pydantic import Field
 
-from deskroll.actions import Action
 from deskroll.desktops.providers.local.checks import check_namespaces
-from deskroll.envs.base import Moment
 from deskroll.envs.interpreter import Interpreter, Limits
 from deskroll.envs.interpreter.group import sweep
 from deskroll.envs.tooled import ToolEnv, ToolFunction, ToolSettings
@@ -74,7 +72,6 @@ class PythonEnv(ToolEnv):
         if not isinstance(settings, PythonSettings):
             raise InputError(f"the environment py has options of its own, and was given {type(settings).__name__}")
         self._interpreter = Interpreter(settings.limits())
-        self._failure: SetupError | None = None
         return {"python_interpreter": ToolFunction("python_interpreter", _DESCRIPTION, Snippets, self._run)}
 
     @staticmethod
@@ -91,18 +88,7 @@ class PythonEnv(ToolEnv):
         return ""
 
     async def _run(self, given: Snippets) -> str:
-        try:
-            return await self._interpreter.run(given.expressions)
-        except SetupError as error:
-            self._failure = error
-            raise
-
-    async def step(self, actions: Sequence[Action]) -> Moment:
-        """Run the calls in order; a sandbox that cannot be had ends the attempt, and is not the agent's fault."""
-        moment = await super().step(actions)
-        if self._failure is not None:
-            raise self._failure
-        return moment
+        return await self._interpreter.run(given.expressions)
 
     async def close(self) -> None:
         """End the interpreter."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from deskroll.envs.limited import Bounds, FunctionFailed, LimitedError, limited
+from deskroll.envs.limited import Bounds, Budget, BudgetSpent, FunctionFailed, LimitedError, limited
 from deskroll.errors import ActionError
 
 _FAR = "deskroll.envs.calculator.symbolic"
-LIMITS = Bounds(seconds=5.0, cpu_seconds=5.0, memory_bytes=512 * 2**20, result_bytes=64 * 2**10)
+LIMITS = Bounds(seconds=30.0, cpu_seconds=5.0, memory_bytes=512 * 2**20, result_bytes=64 * 2**10)
+CALL_CPU_SECONDS = 20.0
+"""CPU time of all the expressions of one call together."""
 
 
-async def symbolic(text: str) -> str:
+async def symbolic(text: str, budget: Budget) -> str:
     """The value of an expression, as text; `ActionError` says why there is none."""
     try:
-        said = await limited(compute, text.encode(errors="replace"), LIMITS, preload=[_FAR])
+        said = await limited(compute, text.encode(errors="replace"), LIMITS, preload=[_FAR], budget=budget)
+    except BudgetSpent:
+        spent = f"not computed: the {budget.cpu_seconds:g} s of CPU time of this call were used up"
+        raise ActionError(f"{spent}; ask for fewer expressions, or simpler ones") from None
     except FunctionFailed as error:
         raise ActionError(f"it cannot be computed: {error}") from None
     except LimitedError as error:

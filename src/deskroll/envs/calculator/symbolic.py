@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import ast
 import decimal
+import itertools
+import re
 import warnings
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
 
-from deskroll.envs.calculator.functions import FUNCTIONS, Refused, power
+from deskroll.envs.calculator.algebra import Incomplete
+from deskroll.envs.calculator.decimals import decimals, known_digits, settled
+from deskroll.envs.calculator.functions import FUNCTIONS, call
 from deskroll.envs.calculator.notation import pythonic
+from deskroll.envs.calculator.refused import Refused
+from deskroll.envs.calculator.whole import power
 
 __all__ = ["Refused", "value_of"]
 
 _LONGEST_VALUE = 4_500
 _MOST_DIGITS = 4_200
+_HEAD, _GROUP = re.compile(rb"(?:^|[^\w.])([1-9]\d{0,2})$"), re.compile(rb"\d{3}(?!\w)")
+"""The first digits of a number that is written with commas, and a group of the others."""
 _CONSTANTS: dict[str, Any] = {
     "pi": sympy.pi, "E": sympy.E, "e": sympy.E, "I": sympy.I, "oo": sympy.oo, "inf": sympy.oo,
     "infinity": sympy.oo, "deg": sympy.pi / 180,
@@ -34,7 +42,7 @@ def value_of(text: str) -> str:
     source = pythonic(text)
     tree = _parsed(source)
     try:
-        return _shown(_Walk(source).build(tree))
+        return _shown(_Walk(source).value(tree))
     except ZeroDivisionError:
         raise Refused("it divides by zero") from None
     except RecursionError:
@@ -62,6 +70,13 @@ def _parsed(source: str) -> ast.expr:
 class _Walk:
     def __init__(self, source: str) -> None:
         self._source = source
+        self._bytes = source.encode()
+
+    def value(self, tree: ast.expr) -> Any:
+        """The object that the whole tree stands for."""
+        if isinstance(tree, ast.Tuple):
+            raise Refused("it is several values; write [1, 2] for a list, and 1000 for 1,000")
+        return self.build(tree)
 
     def build(self, node: ast.expr) -> Any:
         """The object that a part of the tree stands for."""
@@ -71,20 +86,47 @@ class _Walk:
             case ast.Name(id=name):
                 return _named(name)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self.build(operand)
+                return _combined(ast.Mult(), sympy.S.NegativeOne, self.build(operand))
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):
                 return self.build(operand)
             case ast.BinOp(left=left, op=op, right=right):
-                return _combined(op, self.build(left), self.build(right))
+                return settled(_combined(op, self.build(left), self.build(right)))
             case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _RELATIONS:
-                return _RELATIONS[type(op)](self.build(left), self.build(right))
+                return _compared(_RELATIONS[type(op)], self.build(left), self.build(right))
             case ast.List(elts=items) | ast.Tuple(elts=items):
+                if self._spaced(items):
+                    self._refuse_thousands(items)
                 return [self.build(item) for item in items]
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in FUNCTIONS:
-                return FUNCTIONS[name](*(self.build(each) for each in arguments))
+                # It is one number only where the function takes as many arguments as there would then be.
+                fewer = (len(arguments) - n for n in range(1, len(self._pairs(arguments)) + 1))
+                if name != "range" and any(count in FUNCTIONS[name].counts for count in fewer):
+                    self._refuse_thousands(arguments)
+                return settled(call(name, [self.build(each) for each in arguments]))
             case ast.Call(func=ast.Name(id=name)):
                 raise Refused(f"there is no function {name[:40]!r}, or not with such arguments")
         raise Refused(f"{ast.unparse(node)[:80]!r} is nothing that a calculator knows")
+
+    def _between(self, left: ast.expr, right: ast.expr) -> bytes:
+        return self._bytes[left.end_col_offset : right.col_offset]
+
+    def _spaced(self, items: list[ast.expr]) -> bool:
+        """Whether some comma has a space behind it: one without then looks like part of a number."""
+        return any(self._between(*pair) == b", " for pair in itertools.pairwise(items))
+
+    def _pairs(self, items: list[ast.expr]) -> list[tuple[str, str]]:
+        """What may be one number with commas: 12,500."""
+        found = []
+        for left, right in itertools.pairwise(items):
+            head = _HEAD.search(self._bytes[left.col_offset : left.end_col_offset])
+            group = _GROUP.match(self._bytes[right.col_offset :])
+            if head and group and self._between(left, right) == b",":
+                found.append((head[1].decode(), group[0].decode()))
+        return found
+
+    def _refuse_thousands(self, items: list[ast.expr]) -> None:
+        for head, group in self._pairs(items):
+            raise Refused(f"{head},{group} can be one number or two; write {head}{group}, or {head}, {group}")
 
     def _number(self, node: ast.expr) -> Any:
         """A number exactly as it was written: a float would round it."""
@@ -105,8 +147,14 @@ def _named(name: str) -> Any:
     return sympy.Symbol(name)
 
 
+def _compared(relation: Any, left: Any, right: Any) -> Any:
+    if all(isinstance(each, sympy.Expr) and each.is_number and each.is_finite for each in (left, right)):
+        return relation(settled(left - right), 0)
+    return relation(left, right)
+
+
 def _combined(op: ast.operator, left: Any, right: Any) -> Any:
-    if isinstance(left, list | range) or isinstance(right, list | range):
+    if isinstance(left, list | range | str) or isinstance(right, list | range | str):
         raise Refused("lists cannot be combined; write Matrix([[1, 2], [3, 4]]) for a matrix")
     if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and right == 0:
         raise ZeroDivisionError
@@ -135,7 +183,8 @@ def _shown(value: Any) -> str:
     if len(text) > _LONGEST_VALUE:
         raise Refused(f"the result has {len(text)} characters; allowed: {_LONGEST_VALUE}")
     about = _about(value)
-    return f"{text} ({about})" if about and about != text else text
+    shown = f"{text} ({about})" if about and about != text else text
+    return f"{shown}; {value.note}" if isinstance(value, Incomplete) else shown
 
 
 def _written(value: Any) -> str:
@@ -158,9 +207,17 @@ def _about(value: Any) -> str:
     if isinstance(value, dict):
         parts = {key: _about(item) or _written(item) for key, item in value.items()}
         return ", ".join(f"{key} = {part}" for key, part in parts.items()) if any(map(_about, value.values())) else ""
-    if not isinstance(value, sympy.Expr) or not value.is_number or value.is_integer or value.is_Float:
+    if not isinstance(value, sympy.Expr) or not value.is_number or value.is_Float or _is_whole(value):
         return ""
-    if value.is_infinite or (all(part.is_Rational for part in value.as_real_imag()) and not value.is_Rational):
+    simple = all(part.is_Rational or part.is_Float for part in value.as_real_imag())
+    if value.is_infinite or (simple and not value.is_Rational):
         return ""
-    number = value.evalf(15)
+    number = decimals(value, known_digits(value))
+    if not number.is_number or number.has(sympy.Integral):
+        return ""
     return f"{float(number):.15g}" if value.is_Rational and abs(number) < 1e300 else str(number)
+
+
+def _is_whole(value: Any) -> bool:
+    """Whether it is a whole number, as such or as a product of such: nobody needs its decimals."""
+    return bool(value.is_integer) and all(atom.is_Integer for atom in value.atoms())
