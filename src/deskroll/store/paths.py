@@ -16,6 +16,7 @@
         screens/<n>.png        each distinct screen once, the bytes that the model saw
         tokens.npz             token ids and log-probabilities, where the model gives them
         recording.mp4          where recording is on
+        judged.json            what a judge was asked and said; asked.json: what a tool asked the model
 
 Paths are relative to the run's folder, with "/" between their parts. What a task is called never leads out of its
 folder: ids are escaped, reversibly up to `LONGEST_NAME` bytes; beyond that the key in `episode.json` tells.
