@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+
 from rich.console import Console
 
 
@@ -11,6 +14,11 @@ class Quiet(Console):
     def on_broken_pipe(self) -> None:
         """Print no more; rich would end the process, in the middle of whatever it is doing."""
         self.quiet = True
+        # What others still write there, and what is left in its buffer at the end, has to go somewhere.
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.file.fileno())
+            os.close(nowhere)
 
 
 def stderr() -> Console:
