@@ -181,6 +181,8 @@ _TOOLS: dict[str, _Tool] = {
     "cursor_position": _LOOK,
     "zoom": _Tool(("region",), (), _look_at_region),
 }
+ACTIONS = tuple(_TOOLS)
+"""The names of all actions."""
 
 
 def _encode_click(action: Click | RightClick | DoubleClick) -> list[dict[str, object]]:

@@ -1,0 +1,142 @@
+"""Action spaces: every notation becomes the same actions, by pixels or by marks; pictures of other sizes map back."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from deskroll.actions import Action, Click, Done, DragTo, Fail, Hotkey, MoveTo, Typing
+from deskroll.actions.union import Script, Wait
+from deskroll.envs.osworld.scaling import Scale
+from deskroll.envs.osworld.spaces import SPACES
+from deskroll.errors import ActionError
+from deskroll.types import ToolRequest
+
+MARKS = [(10, 20), (300, 200)]
+
+
+def actions(space: str, arguments: object, marks: list[tuple[int, int]] | None = None) -> list[Action]:
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    call = ToolRequest(id="c", name=SPACES[space].tool.name, arguments=written)
+    return list(SPACES[space].decode(call, 640, 480, MARKS if marks is None else marks))
+
+
+@pytest.mark.parametrize(
+    ("space", "arguments", "expected"),
+    [
+        ("computer_13", {"action_type": "CLICK", "parameters": {"x": 5, "y": 6}}, [Click(x=5, y=6)]),
+        ("computer_13", {"action_type": "CLICK", "x": 5, "y": 6}, [Click(x=5, y=6)]),
+        ("computer_13", {"action_type": "CLICK", "parameters": {"mark": 2}}, [Click(x=300, y=200)]),
+        ("computer_13", {"action_type": "MOVE_TO", "mark": 1}, [MoveTo(10, 20)]),
+        ("computer_13", {"action_type": "DONE"}, [Done()]),
+        ("pyautogui", {"code": "pyautogui.click(5, 6)"}, [Click(x=5, y=6)]),
+        ("pyautogui", {"code": "import pyautogui\npyautogui.typewrite('a b')"}, [Typing("a b")]),
+        ("pyautogui", {"code": "pyautogui.click(tag_2)"}, [Click(x=300, y=200)]),
+        ("pyautogui", {"code": "pyautogui.moveTo(tag_1, duration=0.5)"}, [MoveTo(10, 20)]),
+        ("pyautogui", {"code": "pyautogui.hotkey('ctrl', 's')"}, [Hotkey(("ctrl", "s"))]),
+        ("pyautogui", {"code": "DONE"}, [Done()]),
+        ("pyautogui", {"code": "FAIL"}, [Fail()]),
+        ("claude_computer_use", {"action": "left_click", "coordinate": [5, 6]}, [Click(x=5, y=6)]),
+        ("claude_computer_use", {"action": "left_click", "mark": 2}, [Click(x=300, y=200)]),
+        ("claude_computer_use", {"action": "type", "text": "a b"}, [Typing("a b")]),
+        ("claude_computer_use", {"action": "screenshot"}, [Wait(seconds=0.0)]),
+        ("claude_computer_use", {"action": "done"}, [Done()]),
+        ("claude_computer_use", {"action": "fail"}, [Fail()]),
+    ],
+)
+def test_a_call_is_read(space: str, arguments: object, expected: list[Action]) -> None:
+    assert actions(space, arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("space", "arguments", "said"),
+    [
+        ("computer_13", "{broken", "the arguments are no JSON"),
+        ("computer_13", "[1]", "the arguments are no object"),
+        ("computer_13", {"action_type": "CLICK", "parameters": {"x": 640, "y": 0}}, "x is 640; allowed: 0 to 639"),
+        ("computer_13", {"action_type": "CLICK", "parameters": {"mark": 3}}, "mark is 3; allowed: 1 to 2"),
+        ("computer_13", {"action_type": "CLICK", "parameters": {"mark": True}}, "mark is True"),
+        ("computer_13", {"action_type": "JUMP"}, "JUMP"),
+        ("pyautogui", {}, "code is missing"),
+        ("pyautogui", {"code": 7}, "code is missing, or no text"),
+        ("pyautogui", {"code": "pyautogui.click(tag_9)"}, "mark is 9; allowed: 1 to 2"),
+        ("pyautogui", {"code": "pyautogui.click("}, "no valid Python"),
+        ("pyautogui", {"code": ""}, "does nothing"),
+        ("claude_computer_use", {"action": "left_click", "coordinate": [5]}, "coordinate"),
+        ("claude_computer_use", {"action": "left_click", "mark": 0}, "mark is 0"),
+        ("claude_computer_use", {"action": "jump"}, "jump"),
+        ("claude_computer_use", {}, "action"),
+    ],
+)
+def test_what_is_wrong_is_told(space: str, arguments: object, said: str) -> None:
+    with pytest.raises(ActionError, match=said.replace("(", r"\(")):
+        actions(space, arguments)
+
+
+def test_without_marks_there_is_nothing_to_name() -> None:
+    with pytest.raises(ActionError, match="nothing is marked on this screen: give coordinates"):
+        actions("computer_13", {"action_type": "CLICK", "mark": 1}, marks=[])
+
+
+@pytest.mark.parametrize("space", SPACES)
+@given(text=st.text(max_size=200))
+def test_any_text_is_actions_or_an_error(space: str, text: str) -> None:
+    for arguments in (text, {"code": text}, {"action": text}, {"action_type": text, "parameters": {"mark": text}}):
+        try:
+            assert actions(space, arguments)
+        except ActionError:
+            pass
+
+
+def png(width: int, height: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (width, height), "navy").save(out, "PNG")
+    return out.getvalue()
+
+
+def test_a_picture_has_the_size_that_is_wanted() -> None:
+    scale = Scale(screen=(1920, 1080), shown=(1280, 720))
+    assert Image.open(io.BytesIO(scale.picture(png(1920, 1080)))).size == (1280, 720)
+    same = png(800, 600)
+    assert Scale(screen=(800, 600), shown=(800, 600)).picture(same) is same
+
+
+@pytest.mark.parametrize(
+    ("shown", "real"),
+    [((0, 0), (0, 0)), ((1279, 719), (1919, 1079)), ((640, 360), (960, 540)), ((1, 1), (2, 2)), ((2, 2), (3, 3))],
+)
+def test_points_are_brought_back(shown: tuple[int, int], real: tuple[int, int]) -> None:
+    scale = Scale(screen=(1920, 1080), shown=(1280, 720))
+    assert scale.back(MoveTo(*shown)) == MoveTo(*real)
+    assert scale.back(DragTo(*shown)) == DragTo(*real)
+    assert scale.back(Click(x=shown[0], y=shown[1], button="right")) == Click(x=real[0], y=real[1], button="right")
+
+
+def test_what_has_no_point_stays_and_a_program_is_refused() -> None:
+    scale = Scale(screen=(1920, 1080), shown=(1280, 720))
+    assert scale.back(Typing("x")) == Typing("x")
+    assert scale.back(Click()) == Click()
+    with pytest.raises(ActionError, match="plain pyautogui calls"):
+        scale.back(Script("for n in range(3): pyautogui.click(n, n)"))
+
+
+@given(
+    screen=st.tuples(st.integers(1, 4000), st.integers(1, 4000)),
+    shown=st.tuples(st.integers(1, 4000), st.integers(1, 4000)),
+    part=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+)
+def test_every_point_of_a_picture_is_on_the_screen(
+    screen: tuple[int, int], shown: tuple[int, int], part: tuple[float, float]
+) -> None:
+    point = [min(int(share * size), size - 1) for share, size in zip(part, shown, strict=True)]
+    moved = Scale(screen=screen, shown=shown).back(MoveTo(*point))
+    assert isinstance(moved, MoveTo)
+    assert 0 <= moved.x < screen[0]
+    assert 0 <= moved.y < screen[1]
+    if screen[0] >= shown[0]:  # a finer screen: going there and back is the same pixel
+        assert moved.x * shown[0] // screen[0] == point[0]
