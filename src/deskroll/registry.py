@@ -53,7 +53,17 @@ TABLE: Mapping[str, tuple[Entry, ...]] = {
         Entry("web", "deskroll.envs.web:WebEnv", extra="web", summary="questions with web search and pages"),
         Entry("rag", "deskroll.envs.rag:RagEnv", extra="rag", summary="questions about documents of yours"),
     ),
-    "agent": (Entry("chat", "deskroll.agents.chat:ChatAgent", summary="any chat model that calls tools"),),
+    "agent": (
+        Entry("chat", "deskroll.agents.chat:ChatAgent", summary="any chat model that calls tools"),
+        Entry("prompt", "deskroll.agents.prompt:PromptAgent", summary="OSWorld's baseline: pyautogui code in a block"),
+        Entry("uitars", "deskroll.agents.uitars:UITarsAgent", summary="ByteDance's UI-TARS 1 and 1.5"),
+        Entry("qwen", "deskroll.agents.qwen:QwenAgent", summary="Qwen2.5-VL and Qwen3-VL with their computer_use"),
+        Entry("claude", "deskroll.agents.claude:ClaudeAgent", summary="Anthropic's models with their computer tool"),
+        Entry("adapter", "deskroll.agents.adapter:AdapterAgent", summary="an agent class written for OSWorld"),
+        Entry("oracle", "deskroll.agents.oracle:OracleAgent", summary="plays a task's own solution, or a near miss"),
+        Entry("random", "deskroll.agents.random:RandomAgent", summary="acts at random, the same on every attempt"),
+        Entry("noop", "deskroll.agents.noop:NoopAgent", summary="says at once that it is done"),
+    ),
 }
 """What deskroll brings along, by kind."""
 

@@ -1,5 +1,13 @@
 """Turn observations into actions by asking a model, one file a kind of agent."""
 
-from deskroll.agents.base import Agent, AgentKind, Surroundings, agent_kind, agent_settings
+from deskroll.agents.base import (
+    Agent,
+    AgentKind,
+    Surroundings,
+    agent_kind,
+    agent_settings,
+    client_kind,
+    model_protocol,
+)
 
-__all__ = ["Agent", "AgentKind", "Surroundings", "agent_kind", "agent_settings"]
+__all__ = ["Agent", "AgentKind", "Surroundings", "agent_kind", "agent_settings", "client_kind", "model_protocol"]

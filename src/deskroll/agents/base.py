@@ -1,17 +1,27 @@
-"""Agent: turns observations into decisions. One object an attempt; what it is given is all that it may touch."""
+"""Agent: turns observations into decisions. One object an attempt; what it is given is all that it may touch.
+
+Most kinds ask a model that speaks OpenAI's protocol. A kind that asks one of another protocol, or none at all, says so
+in a class attribute `protocol`; whoever opens the model's client looks there (`client_kind`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from deskroll.actions import Action
 from deskroll.config import Settings, check
-from deskroll.errors import InputError
+from deskroll.errors import AgentError, InputError
 from deskroll.models.base import Model
 from deskroll.registry import Registry
-from deskroll.types import Decision, Observation, Scribe, Tool, ToolRequest
+from deskroll.types import Decision, Observation, Scribe, Task, Tool, ToolRequest
+
+if TYPE_CHECKING:
+    from deskroll.models.client import ChatClient
+
+ModelProtocol = Literal["openai", "anthropic", "none"]
+"""How an agent's model is spoken to; `none`: no model is asked."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +34,18 @@ class Surroundings:
     """The actions that a call stands for; `ActionError` says what is wrong, for the model to read."""
     scribe: Scribe
     """Where the conversation is kept as it happens."""
+    task: Task | None = None
+    """What is attempted; None where somebody tries an agent out by hand."""
+    sample: int = 0
+    """Which of the task's samples it is."""
+    screen: tuple[int, int] | None = None
+    """Width and height of the desktop, in pixels; None where the environment has no screen."""
+
+    def require_screen(self, agent: str) -> tuple[int, int]:
+        """The screen, for an agent that is of no use without one."""
+        if self.screen is None:
+            raise AgentError(f"agent {agent} acts on a screen, and the environment has none; use agent chat")
+        return self.screen
 
 
 class Agent(Protocol):
@@ -51,6 +73,25 @@ def agent_kind(name: str, registry: Registry | None = None) -> AgentKind:
     if not (acts and isinstance(options, type) and issubclass(options, Settings)):
         raise InputError(f"{name!r} is no agent: it has no Settings or no act; see deskroll.agents.AgentKind")
     return kind  # type: ignore[no-any-return]
+
+
+def model_protocol(kind: AgentKind) -> ModelProtocol:
+    """How the model of that kind of agent is spoken to."""
+    protocol: ModelProtocol = getattr(kind, "protocol", "openai")
+    if protocol not in ("openai", "anthropic", "none"):
+        raise InputError(f"an agent's protocol is {protocol!r}; allowed: openai, anthropic, none")
+    return protocol
+
+
+def client_kind(kind: AgentKind) -> type[ChatClient]:
+    """The client that asks the model of that kind of agent; where it asks none, the environment may still."""
+    if model_protocol(kind) == "anthropic":
+        from deskroll.models.anthropic import AnthropicClient  # noqa: PLC0415  (most runs need no second client)
+
+        return AnthropicClient
+    from deskroll.models.client import ChatClient  # noqa: PLC0415
+
+    return ChatClient
 
 
 def agent_settings(kind: AgentKind, options: dict[str, Any], name: str) -> Settings:

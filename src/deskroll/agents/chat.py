@@ -9,6 +9,7 @@ Guarantees: every call that the model made is answered before it is asked again;
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
@@ -86,20 +87,27 @@ class ChatAgent:
         if not completion.tool_calls:
             if completion.finish_reason == "length":
                 return [], {-1: "your reply was cut off at the limit of tokens; be shorter"}
-            if not completion.text.strip():
-                return [], {-1: "your reply was empty; call a tool, or give the final answer"}
-            return [Answer(text=completion.text.strip())], {}
+            return self._final(completion.text.strip())
         actions: list[Action] = []
         wrong: dict[int, str] = {}
         for n, call in enumerate(completion.tool_calls):
             try:
-                decoded = self._around.decode(call)
+                decoded = self._decode(call)
             except ActionError as error:
                 wrong[n] = str(error)
             else:
                 actions.extend(decoded)
                 self._open.append((call, len(decoded)))
         return actions, wrong
+
+    def _final(self, text: str) -> tuple[list[Action], dict[int, str]]:
+        """What a reply without a call amounts to."""
+        if not text:
+            return [], {-1: "your reply was empty; call a tool, or give the final answer"}
+        return [Answer(text=text)], {}
+
+    def _decode(self, call: ToolRequest) -> Sequence[Action]:
+        return self._around.decode(call)
 
     def _mend(self, decision: Decision, completion: Completion, wrong: dict[int, str]) -> Decision:
         """Tell the model what was wrong with its reply; every call of it gets an answer."""
@@ -116,14 +124,20 @@ class ChatAgent:
 
     def _report(self, observation: Observation) -> None:
         """Answer every open call with what came of it; what is seen now follows in a message of its own."""
-        results = list(observation.results)
+        for call, text in self._results(observation):
+            self._conversation.add(Message.tool(call.id, text))
+        if observation.screenshot or observation.accessibility_tree or observation.terminal:
+            self._say("", observation)
+
+    def _results(self, observation: Observation) -> list[tuple[ToolRequest, str]]:
+        """Every open call, each with what came of it; none is open afterwards."""
+        answered, results = [], list(observation.results)
         for call, count in self._open:
             mine, results = results[:count], results[count:]
             text = "\n".join(each for each in mine if each) if mine else _OVER
-            self._conversation.add(Message.tool(call.id, self._cut(text) or "done"))
+            answered.append((call, self._cut(text) or "done"))
         self._open = []
-        if observation.screenshot or observation.accessibility_tree or observation.terminal:
-            self._say("", observation)
+        return answered
 
     def _say(self, text: str, observation: Observation) -> None:
         parts, tree = [text], observation.accessibility_tree

@@ -27,6 +27,7 @@ _COMMANDS = {
     "stats": ("deskroll.cli.report:stats", "Runs beside each other: each success rate, and how far they scatter."),
     "compare": ("deskroll.cli.report:compare", "Two runs task by task: better, worse, and whether that may be chance."),
     "status": ("deskroll.cli.status:status", "What a live run does, what is stuck, what limits."),
+    "tasks": ("deskroll.cli.tasks:tasks", "List tasks, show one, see what they need and whether they can run here."),
     "doctor": ("deskroll.cli.doctor:doctor", "What is there, what is missing, what to run."),
 }
 

@@ -24,6 +24,9 @@ _FLAGS = {
     "group_size": "group_size",
     "max_turns": "limits.max_turns",
     "output_dir": "output_dir",
+    "domains": "only.domains",
+    "ids": "only.ids",
+    "apps": "only.apps",
     "limit": "limit",
 }
 """Each everyday flag, and the setting that it stands for."""
@@ -38,7 +41,10 @@ _FLAGS = {
 @click.argument("tasks", required=False, type=click.Path(path_type=Path))
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings, as YAML or TOML.")
 @click.option("--env", help="The environment: osworld (default), math, py, web, rag, or a plug-in.")
-@click.option("--agent", help="The agent: chat (default), or a plug-in.")
+@click.option(
+    "--agent",
+    help="The agent: chat (default), uitars, qwen, claude, prompt, oracle, noop, random, adapter, or a plug-in.",
+)
 @click.option("--model", help="The model, as its server calls it; scripted[:FILE] answers from a script.")
 @click.option("--base-url", metavar="URL", help="Where the model is served. Default: $OPENAI_BASE_URL.")
 @click.option("--num-rollouts", type=int, help="The most episodes in flight. Default: 5.")
@@ -48,6 +54,9 @@ _FLAGS = {
 @click.option("--group-size", type=int, help="Episodes of each task. Default: 1.")
 @click.option("--max-turns", type=int, help="Turns of the agent in an episode. Default: 50.")
 @click.option("--output-dir", help="Where runs are kept: a folder, or s3://bucket/folder. Default: results.")
+@click.option("--domain", "domains", multiple=True, help="Only tasks of this domain. May be repeated.")
+@click.option("--task", "ids", multiple=True, metavar="ID", help="Only this task. May be repeated.")
+@click.option("--app", "apps", multiple=True, help="Only tasks that name this app. May be repeated.")
 @click.option("--limit", type=int, help="Only the first so many tasks.")
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Any other setting. May be repeated.")
 @click.option("--resume", metavar="RUN", help="Go on with a run: do what has no outcome, or no score.")
@@ -63,13 +72,13 @@ def run(
     force: bool,
     dry_run: bool,
     as_json: bool,
-    **flags: str | int | None,
+    **flags: str | int | tuple[str, ...] | None,
 ) -> None:
     """Run an agent on tasks, in parallel, and score every attempt.
 
-    TASKS is a JSON or JSONL file. Ctrl-C once: what runs is finished, nothing more is started. Twice: stop now. Either
-    way no desktop is left, and --resume goes on. Exit code 0: every episode was scored; 1: some were not; 2: bad input;
-    130: interrupted.
+    TASKS is a JSON or JSONL file, a suite file or a folder of OSWorld's tasks, or suite:NAME. Ctrl-C once: what runs is
+    finished, nothing more is started. Twice: stop now. Either way no desktop is left, and --resume goes on. Exit code
+    0: every episode was scored; 1: some were not; 2: bad input; 130: interrupted.
     """
     from deskroll.cli.console import stderr  # noqa: PLC0415
     from deskroll.cli.log_lines import LogLines  # noqa: PLC0415
@@ -81,7 +90,7 @@ def run(
     if any("api_key" in each for each in overrides):
         raise click.UsageError("--set api_key: other users see command lines; set OPENAI_API_KEY instead, or use .env")
     load_env(Path.cwd())
-    given = [f"{_FLAGS[name]}={json.dumps(value)}" for name, value in flags.items() if value is not None]
+    given = [f"{_FLAGS[name]}={json.dumps(value)}" for name, value in flags.items() if value not in (None, ())]
     if tasks is not None:
         given.append(f"tasks={json.dumps(str(tasks))}")
     if resume is not None:

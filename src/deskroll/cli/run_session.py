@@ -14,6 +14,7 @@ import click
 import msgspec
 from rich.console import Console
 
+from deskroll.agents import agent_kind, client_kind, model_protocol
 from deskroll.cli import program
 from deskroll.cli.console import stderr
 from deskroll.cli.interrupts import Interrupts
@@ -101,19 +102,31 @@ async def _with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
     """The settings with models that answer: checked, or served here where they are scripts."""
     limited = config.limits.max_cost_usd is not None
     async with AsyncExitStack() as stack:
-        served = {"model": await stack.enter_async_context(_answering(config.model, "model", limited=limited))}
+        served = {}
+        if model_protocol(kind := agent_kind(config.agent)) != "none":
+            served["model"] = await stack.enter_async_context(
+                _answering(config.model, "model", client_kind(kind), limited=limited)
+            )
         if config.judge is not None and config.evaluate:
-            served["judge"] = await stack.enter_async_context(_answering(config.judge, "judge", limited=limited))
+            served["judge"] = await stack.enter_async_context(
+                _answering(config.judge, "judge", ChatClient, limited=limited)
+            )
         yield config.model_copy(update=served)
 
 
 @asynccontextmanager
-async def _answering(model: ModelSettings, name: str, *, limited: bool) -> AsyncIterator[ModelSettings]:
+async def _answering(
+    model: ModelSettings, name: str, client: type[ChatClient], *, limited: bool
+) -> AsyncIterator[ModelSettings]:
     """One model; `limited`: its price must be known."""
     if not model.name.startswith(SCRIPTED):
-        await _check_model(model, name, limited=limited)
+        await _check_model(model, name, client, limited=limited)
         yield model
         return
+    if client.vendor is not ChatClient.vendor:
+        raise ConfigError(
+            f"{name}.name is {model.name!r}: a script speaks OpenAI's protocol, and this agent another one"
+        )
     path = Path(model.name.removeprefix(SCRIPTED))
     if not path.is_file():
         raise ConfigError(f"{name}.name is {model.name!r}, and {str(path)!r} is no file; write scripted:FILE")
@@ -124,10 +137,10 @@ async def _answering(model: ModelSettings, name: str, *, limited: bool) -> Async
         yield model.model_copy(update={"base_url": server.url})
 
 
-async def _check_model(model: ModelSettings, name: str, *, limited: bool) -> None:
+async def _check_model(model: ModelSettings, name: str, kind: type[ChatClient], *, limited: bool) -> None:
     """Find out before any desktop is started that a model cannot be asked."""
     settings = model.model_copy(update={"timeout": _CHECK_S, "retries": 1})
-    async with ChatClient(settings) as client:
+    async with kind(settings) as client:
         try:
             await client.check()
             if limited and not client.knows_price:
@@ -137,7 +150,7 @@ async def _check_model(model: ModelSettings, name: str, *, limited: bool) -> Non
             raise ConfigError(f"{name}: {error}") from None
         except ModelError as error:
             raise ConfigError(
-                f"{name}: {error}; set OPENAI_BASE_URL (or {name}.base_url) and OPENAI_API_KEY, "
+                f"{name}: {error}; set {kind.vendor.url_variable} (or {name}.base_url) and {kind.vendor.key_variable}, "
                 f"or name a script: scripted:FILE"
             ) from None
 

@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from deskroll.agents import agent_kind, client_kind, model_protocol
 from deskroll.cli import counted
 from deskroll.report.intervals import wilson
 from deskroll.rollout.config import RunConfig
@@ -177,8 +178,7 @@ def plan_table(config: RunConfig, sizing: Sizing, left: int | None) -> Group:
         )
     table.add_row("episodes", f"{episodes} ({config.group_size} of each task)")
     table.add_row("env, agent", Text(f"{config.env}, {config.agent}"))
-    at = f" at {config.model.base_url or '$OPENAI_BASE_URL, or the public API'}"
-    table.add_row("model", Text(config.model.name + ("" if config.model.name.startswith(SCRIPTED) else at)))
+    table.add_row("model", Text(_model(config)))
     desktops = f"{sizing.num_vms} of provider {config.provider}" if sizing.num_vms else "none needed"
     table.add_row("desktops", Text(f"{desktops}" if not config.pool else f"of the pool at {config.pool}"))
     table.add_row("in flight", counted(sizing.num_rollouts, "episode"))
@@ -219,6 +219,15 @@ def _times(status: RunStatus, elapsed: float) -> str:
     left = standing.planned - standing.done
     eta = f", about {_span(elapsed / now * left)} left" if now >= 3 and left else ""
     return f"{_span(elapsed)}{eta}"
+
+
+def _model(config: RunConfig) -> str:
+    kind, model = agent_kind(config.agent), config.model
+    if model_protocol(kind) == "none":
+        return f"none: agent {config.agent} asks no model"
+    if model.name.startswith(SCRIPTED):
+        return model.name
+    return f"{model.name} at {model.base_url or f'${client_kind(kind).vendor.url_variable}, or the public API'}"
 
 
 def _span(seconds: float) -> str:

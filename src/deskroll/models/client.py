@@ -1,4 +1,4 @@
-"""ChatClient: asks one OpenAI-compatible server.
+"""ChatClient: asks one OpenAI-compatible server; a client of another protocol overrides what differs (`Request`).
 
 Guarantees: a request that fails for the server's or the network's sake is made again, with pauses; what is refused for
 good is not. Every call ends with a completion, with `ModelError` (the server's fault), `ModelRefused` (asking again is
@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import ClassVar
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -33,7 +34,7 @@ from deskroll.models.base import (
 from deskroll.models.body import Body, Template
 from deskroll.models.prices import TABLE, Price, Prices, price_of
 from deskroll.models.retry import pause, retry_after
-from deskroll.models.settings import KEY_VARIABLE, URL_VARIABLE, Endpoint, ModelSettings, is_loopback
+from deskroll.models.settings import OPENAI, Endpoint, ModelSettings, Vendor, is_loopback
 from deskroll.models.wire import Refusal, Unusable, read_answer, refusal
 from deskroll.types import Completion, Event, EventSink, Record, guarded
 
@@ -42,7 +43,15 @@ _NO_QUOTA = "insufficient_quota"
 """A 429 with this code is about money, not about pace."""
 _CHECK_S = 30.0
 _KEEPALIVE_S = 15.0
-_HINT = f" (is the server up, and is base_url, or ${URL_VARIABLE}, right?)"
+
+
+class Request(Record, frozen=True):
+    """One request, as it is sent."""
+
+    parts: list[bytes]
+    """The body."""
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    """Those that not every request of the client has."""
 
 
 class _Failed(Exception):
@@ -64,11 +73,20 @@ class _NoClock:
 
 
 _NO_CLOCK = _NoClock()
+_HEADERS = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "Content-Type": "application/json",
+    "User-Agent": "deskroll",
+}
 _FORBIDDEN = (401, 403, 404)
 
 
 class ChatClient:
     """A `Model` behind HTTP. Use with `async with`; any number of calls may run at a time."""
+
+    vendor: ClassVar[Vendor] = OPENAI
+    path: ClassVar[str] = "chat/completions"
 
     def __init__(
         self,
@@ -79,11 +97,11 @@ class ChatClient:
         env: Mapping[str, str] = os.environ,
     ) -> None:
         self.settings = settings
-        self.endpoint = settings.resolved(env)
+        self.endpoint = settings.resolved(env, self.vendor)
         self._sink = guarded(sink)
         self._price = _price(settings, self.endpoint, prices)
-        self._url = self.endpoint.path("chat/completions")
-        self._template = Template.of(settings, self.endpoint)
+        self._url = self.endpoint.path(self.path)
+        self._template = self._head()
         self._limit = int(settings.max_answer_mb * 1_000_000)
         self._permits = asyncio.Semaphore(settings.max_in_flight) if settings.max_in_flight else None
         self._session: aiohttp.ClientSession | None = None
@@ -97,7 +115,7 @@ class ChatClient:
         settings = self.settings
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S),
-            headers=_headers(self.endpoint),
+            headers={**_HEADERS, **self._authorization()},
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
             timeout=aiohttp.ClientTimeout(total=settings.timeout, connect=settings.connect_timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -113,14 +131,14 @@ class ChatClient:
 
     async def complete(self, messages: Sequence[bytes], tools: bytes | None = None) -> Completion:
         """Answer a conversation; see `Model`."""
-        parts = self._template.fill(messages, tools)
+        request = self._request(messages, tools)
         clock = episode_clock.get() or _NO_CLOCK
         tries = 0
         while True:
             tries += 1
             begun = time.monotonic()
             try:
-                return await self._ask(parts, tries, clock)
+                return await self._ask(request, tries, clock)
             except _Failed as failure:
                 error, after = self._clean(str(failure)), failure.after
             except ModelError as refused:
@@ -138,35 +156,51 @@ class ChatClient:
             with clock.paused():
                 await asyncio.sleep(wait)
 
-    async def _ask(self, parts: list[bytes], tries: int, clock: EpisodeClock) -> Completion:
+    def _head(self) -> Template:
+        """What all requests have in common."""
+        return Template.of(self.settings, self.endpoint)
+
+    def _authorization(self) -> dict[str, str]:
+        key = self.endpoint.key
+        return {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}
+
+    def _request(self, messages: Sequence[bytes], tools: bytes | None) -> Request:
+        return Request(parts=self._template.fill(messages, tools))
+
+    def _completion(self, body: bytes, version: str, tries: int) -> Completion:
+        """What an answer holds; raises `Unusable`."""
+        return read_answer(body, asked=self.settings.name, price=self._price, version=version, tries=tries)
+
+    async def _ask(self, request: Request, tries: int, clock: EpisodeClock) -> Completion:
         if self._permits is None:
-            status, headers, body = await self._exchange(parts)
+            status, headers, body = await self._exchange(request)
         else:
             with clock.paused():
                 await self._permits.acquire()
             try:
-                status, headers, body = await self._exchange(parts)
+                status, headers, body = await self._exchange(request)
             finally:
                 self._permits.release()
         if status != 200:
             raise self._refused(status, headers, body)
         version = headers.get("x-model-version") or headers.get("version") or ""
         try:
-            completion = read_answer(body, asked=self.settings.name, price=self._price, version=version, tries=tries)
+            completion = self._completion(body, version, tries)
         except Unusable as error:
             said = self._said(body).message
             raise _Failed(f"{error}{f'; it says: {said}' if said else ''}") from None
         self._answered_at = time.monotonic()
         return completion
 
-    async def _exchange(self, parts: list[bytes]) -> tuple[int, Mapping[str, str], bytes]:
+    async def _exchange(self, request: Request) -> tuple[int, Mapping[str, str], bytes]:
         """One request: status, headers and body of what came back."""
         session = self._live()
         serial = next(self._serial)
         self._open[serial] = time.monotonic()
         self._calls += 1
         try:
-            async with session.post(self._url, data=Body(parts), allow_redirects=False) as response:
+            body, headers = Body(request.parts), request.headers
+            async with session.post(self._url, data=body, headers=headers, allow_redirects=False) as response:
                 return response.status, response.headers, await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
             raise _Failed(self._cause(error, self.settings.timeout)) from None
@@ -190,14 +224,14 @@ class ChatClient:
     def _cause(self, error: BaseException, limit: float) -> str:
         """What went wrong with a connection, without what aiohttp would tell of addresses and headers."""
         if isinstance(error, aiohttp.ConnectionTimeoutError):
-            return f"no connection within {self.settings.connect_timeout:g} s{_HINT}"
+            return f"no connection within {self.settings.connect_timeout:g} s{self._hint}"
         if isinstance(error, TimeoutError):
             return f"no complete answer within {limit:g} s"
         if isinstance(error, aiohttp.ClientConnectorError):
             number = error.os_error.errno
             # asyncio's own words repeat the address; those of a name that is not found have no such number.
             reason = os.strerror(number) if number and number > 0 else error.os_error.strerror
-            return f"no connection: {reason or type(error.os_error).__name__}{_HINT}"
+            return f"no connection: {reason or type(error.os_error).__name__}{self._hint}"
         if isinstance(error, aiohttp.ServerDisconnectedError):
             return "the server closed the connection without an answer"
         if isinstance(error, aiohttp.ClientPayloadError):
@@ -206,12 +240,16 @@ class ChatClient:
             return f"the connection broke: {error.strerror}"
         return f"the connection failed: {type(error).__name__}: {error}"
 
+    @property
+    def _hint(self) -> str:
+        return f" (is the server up, and is base_url, or ${self.vendor.url_variable}, right?)"
+
     def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError | _Failed:
         said = self._said(body)
         what = self._clean(f"status {status}{f': {said.message}' if said.message else ''}")
         if (status in _RETRIED or status >= 500) and said.code != _NO_QUOTA:
             return _Failed(what, retry_after(headers))
-        message = f"{self._who} refused: {what}{_advice(status, said, self.endpoint)}"
+        message = f"{self._who} refused: {what}{_advice(status, said, self.endpoint, self.vendor)}"
         if status in (400, 413, 422) and said.too_long:
             return ContextTooLong(message, status)
         return ModelForbidden(message, status) if status in _FORBIDDEN else ModelRefused(message, status)
@@ -293,18 +331,6 @@ def _price(settings: ModelSettings, endpoint: Endpoint, prices: Prices) -> Price
     return price_of(settings.name, prices, listed=not endpoint.is_ours)
 
 
-def _headers(endpoint: Endpoint) -> dict[str, str]:
-    headers = {
-        "Accept": "application/json",
-        "Accept-Encoding": "identity",
-        "Content-Type": "application/json",
-        "User-Agent": "deskroll",
-    }
-    if endpoint.key is not None:
-        headers["Authorization"] = f"Bearer {endpoint.key.get_secret_value()}"
-    return headers
-
-
 def _proxy(url: URL) -> str | None:
     """The proxy that the environment names for an address; never for this machine itself.
 
@@ -315,10 +341,10 @@ def _proxy(url: URL) -> str | None:
     return getproxies().get(url.scheme)
 
 
-def _advice(status: int, said: Refusal, endpoint: Endpoint) -> str:
+def _advice(status: int, said: Refusal, endpoint: Endpoint, vendor: Vendor) -> str:
     if status in (401, 403):
         known = "the key is not accepted" if endpoint.key is not None else "no key is set"
-        return f" ({known}: set api_key, or ${KEY_VARIABLE})"
+        return f" ({known}: set api_key, or ${vendor.key_variable})"
     if status == 404:
         return " (are the model's name and base_url right?)"
     if said.code == _NO_QUOTA:

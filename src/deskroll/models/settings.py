@@ -26,6 +26,18 @@ _OURS = ("model", "messages", "tools", "stream", "n")
 
 
 @dataclass(frozen=True)
+class Vendor:
+    """Whose protocol it is: where its public API is, and which variables say otherwise."""
+
+    url: str
+    url_variable: str
+    key_variable: str
+
+
+OPENAI = Vendor(PUBLIC_URL, URL_VARIABLE, KEY_VARIABLE)
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """Where a model is served, and the key to it."""
 
@@ -106,15 +118,15 @@ class ModelSettings(Settings):
             raise ValueError(f"{', '.join(ours)} cannot be set here: deskroll itself decides on it")
         return value
 
-    def resolved(self, env: Mapping[str, str]) -> Endpoint:
+    def resolved(self, env: Mapping[str, str], vendor: Vendor = OPENAI) -> Endpoint:
         """Where to ask and with which key, given an environment."""
-        given = self.base_url or env.get(URL_VARIABLE, "").strip()
-        origin = "base_url" if self.base_url else f"${URL_VARIABLE}"
-        key = env.get(KEY_VARIABLE, "") if self.api_key is None else self.api_key.get_secret_value()
+        given = self.base_url or env.get(vendor.url_variable, "").strip()
+        origin = "base_url" if self.base_url else f"${vendor.url_variable}"
+        key = env.get(vendor.key_variable, "") if self.api_key is None else self.api_key.get_secret_value()
         key = key.strip()
         if not (key.isascii() and key.isprintable()):
-            raise ConfigError(f"the API key (api_key, or ${KEY_VARIABLE}) holds characters that no key has")
-        return Endpoint(_url(given or PUBLIC_URL, origin), SecretStr(key) if key else None)
+            raise ConfigError(f"the API key (api_key, or ${vendor.key_variable}) holds characters that no key has")
+        return Endpoint(_url(given or vendor.url, origin), SecretStr(key) if key else None)
 
 
 def _url(text: str, origin: str) -> URL:

@@ -15,9 +15,10 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FREE = frozenset({
     "num_rollouts", "max_concurrent_rollouts", "reserved", "num_vms", "min_vms", "pool", "resource_timeout", "retries",
     "backend", "workers", "worker_memory_mb", "hang_after", "watchdog", "metrics", "output_dir", "run_id", "tasks",
-    "limit",
+    "tasks_root", "only", "limit",
 })  # fmt: skip
-"""Settings that decide how fast a run is and not what comes out of it: a resume may change them."""
+"""Settings that decide how fast a run is and not what comes out of it, and those that say which tasks there are: a
+resume may change them. It compares the tasks themselves."""
 FREE_MODEL = frozenset({
     "base_url", "api_key", "timeout", "connect_timeout", "retries", "backoff", "backoff_max", "max_in_flight",
     "max_answer_mb", "price",
@@ -69,11 +70,26 @@ class WatchdogSettings(Settings):
     """The longest that actions may take before the attempt is stopped and made again."""
 
 
+class OnlySettings(Settings):
+    """Which of the tasks; an empty list is no condition."""
+
+    domains: tuple[str, ...] = ()
+    """Of one of these domains."""
+    ids: tuple[str, ...] = ()
+    """Of one of these ids; the first characters of an id are enough."""
+    apps: tuple[str, ...] = ()
+    """Naming one of these apps."""
+
+
 class RunConfig(Settings):
     """All of a run."""
 
     tasks: str = ""
-    """The file of tasks (JSON or JSONL)."""
+    """The tasks: a file (JSON or JSONL), a suite file or a folder of OSWorld's, or suite:NAME."""
+    tasks_root: str = ""
+    """The folder that holds the tasks of a suite file; empty: `examples` beside it."""
+    only: OnlySettings = OnlySettings()
+    """Which of the tasks; those that fit all of it."""
     limit: int | None = Field(default=None, ge=1)
     """Only so many of them: the first ones."""
     env: str = "osworld"

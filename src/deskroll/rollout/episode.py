@@ -66,7 +66,7 @@ async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | Non
                 observation = await env.reset()
                 tools = env.tools
         with boundary(FailureClass.AGENT, f"agent {kit.spec.agent}"):
-            agent = kit.agent(env, tools, notes.writer)
+            agent = kit.agent(live.order, env, tools, notes.writer)
         ending = await _turns(live, kit, env, agent, observation, notes)
         live.enter(Phase.SCORE)
         if not kit.spec.evaluate:

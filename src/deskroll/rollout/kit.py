@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from deskroll.actions import Action
-from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings
+from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings, client_kind
 from deskroll.config import check
 from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
@@ -25,7 +25,7 @@ from deskroll.models.base import EndpointLoad, Model
 from deskroll.models.client import ChatClient
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.live import Live
-from deskroll.rollout.orders import Keys, RunSpec
+from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.store import AttemptWriter, Storage
 from deskroll.types import Completion, EventSink, Phase, Task, Tool, ToolRequest
 
@@ -72,7 +72,8 @@ class Kit:
         """Open what the spec names; `leases` where the pool is in this process."""
         async with AsyncExitStack() as stack:
             settings = check(ModelSettings, {**spec.model, "api_key": keys.model or None}, "model")
-            model = judge = await stack.enter_async_context(ChatClient(settings, sink=sink))
+            client = client_kind(agent_kind(spec.agent))
+            model = judge = await stack.enter_async_context(client(settings, sink=sink))
             if spec.judge is not None:
                 settings = check(ModelSettings, {**spec.judge, "api_key": keys.judge or None}, "judge")
                 judge = await stack.enter_async_context(ChatClient(settings, sink=sink))
@@ -127,14 +128,24 @@ class Kit:
         since = self._model.load().since_answer_s
         return asked_s if since is None else min(asked_s, since)
 
-    def agent(self, env: Env, tools: Sequence[Tool], scribe: AttemptWriter) -> Agent:
+    def agent(self, order: Order, env: Env, tools: Sequence[Tool], scribe: AttemptWriter) -> Agent:
         """The agent of one attempt."""
+        kind, settings = self._kind(order.task.env or self.spec.env)
+        spec = kind.desktop_spec(order.task, settings)
 
         def decode(call: ToolRequest) -> Sequence[Action]:
             with boundary(FailureClass.DESKTOP, "the environment"):  # an ActionError is the agent's, and says so
                 return env.decode(call)
 
-        around = Surroundings(model=self._model, tools=tools, decode=decode, scribe=scribe)
+        around = Surroundings(
+            model=self._model,
+            tools=tools,
+            decode=decode,
+            scribe=scribe,
+            task=order.task,
+            sample=order.key.sample,
+            screen=None if spec is None else (spec.width, spec.height),
+        )
         return self._agent_kind(around, self._agent_settings)
 
     def _kind(self, name: str) -> tuple[EnvKind, object]:

@@ -24,7 +24,7 @@ from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import TOKEN_VARIABLE
 from deskroll.rollout.redaction import masked_settings, without_masked
 from deskroll.store import Run, find_run
-from deskroll.tasks import load_tasks
+from deskroll.tasks import Selection, is_bundled, load_tasks, tasks_folder
 from deskroll.types import Task
 
 _log = logging.getLogger(__name__)
@@ -61,16 +61,18 @@ def resume_run(given: str, overrides: Sequence[str]) -> tuple[str, RunConfig, li
 def _checked(config: RunConfig) -> tuple[RunConfig, list[Task]]:
     if not config.tasks:
         raise InputError("no tasks are given: name a file of tasks (JSON or JSONL), e.g. deskroll run tasks.jsonl")
-    path = Path(config.tasks).absolute()
-    tasks = load_tasks(path, limit=config.limit)
-    return checked_run(config.model_copy(update={"tasks": str(path)}), tasks)
+    # A path that holds from everywhere; a suite that is part of a package has its name.
+    path = Path(config.tasks) if is_bundled(config.tasks) else Path(config.tasks).absolute()
+    root = Path(config.tasks_root).absolute() if config.tasks_root else None
+    tasks = load_tasks(path, limit=config.limit, root=root, only=Selection(**config.only.model_dump()))
+    return checked_run(config.model_copy(update={"tasks": str(path), "tasks_root": str(root or "")}), tasks)
 
 
 def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[Task]]:
     """The settings as they will be used, with these tasks; `InputError` where they cannot be."""
-    models = {"model": _placed(config.model, Path(config.tasks).with_suffix(".script.yaml"), "model")}
+    models = {"model": _placed(config.model, _beside(config.tasks, ".script.yaml"), "model")}
     if config.judge is not None:
-        models["judge"] = _placed(config.judge, Path(config.tasks).with_suffix(".judge.yaml"), "judge")
+        models["judge"] = _placed(config.judge, _beside(config.tasks, ".judge.yaml"), "judge")
     config = config.model_copy(update=models)
     agent_settings(agent_kind(config.agent), config.agent_options, config.agent)
     if _wanted(config, tasks):
@@ -82,6 +84,11 @@ def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[T
     _check_metrics(config.metrics)
     _check_reserved(config)
     return config, tasks
+
+
+def _beside(tasks: str, suffix: str) -> Path:
+    """The file that stands beside the tasks, whether they are a file or a folder."""
+    return (tasks_folder(tasks) if is_bundled(tasks) else Path(tasks)).with_suffix(suffix)
 
 
 def _placed(model: ModelSettings, beside: Path, name: str) -> ModelSettings:
@@ -146,7 +153,7 @@ def prepare_envs(config: RunConfig, tasks: Sequence[Task]) -> dict[str, str]:
     for name, those in by_kind.items():
         kind = env_kind(name)
         settings = env_settings(kind, config.env_options if name == config.env else {}, name)
-        found = kind.prepare(those, settings, Path(config.tasks).parent)
+        found = kind.prepare(those, settings, tasks_folder(config.tasks))
         prepared[name] = str(found or "")  # a plug-in may well return nothing
     return prepared
 

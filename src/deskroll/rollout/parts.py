@@ -21,6 +21,7 @@ from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import socket_path
 from deskroll.rollout.orders import EpisodeLimits, Keys, RunSpec
 from deskroll.store import RunStore
+from deskroll.tasks import tasks_folder
 from deskroll.types import EventSink
 
 
@@ -39,7 +40,7 @@ def run_spec(config: RunConfig, root: str) -> RunSpec:
         model=_model(config, config.model),
         judge=None if config.judge is None else _model(config, config.judge),
         storage=storage,
-        folder=str(Path(config.tasks).parent),
+        folder=str(tasks_folder(config.tasks)),
         env_options=config.env_options,
         agent_options=config.agent_options,
         evaluate=config.evaluate,

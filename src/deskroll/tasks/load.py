@@ -1,4 +1,7 @@
-"""Task files: JSON (a list, `{"items": [...]}` or one object) and JSONL, read into `Task` records.
+"""Tasks, in whatever form they are kept, read into `Task` records.
+
+JSON (a list, `{"items": [...]}` or one object), JSONL, and OSWorld's forms: a suite file, a folder, one task file; and
+`suite:NAME` for a suite that is part of a package.
 
 Guarantees: ids are unique, and whatever is wrong is one `InputError` that names the file, the line (of JSONL) or the
 place in the list, the field and what to do. Keys that deskroll does not know are kept as the task's metadata.
@@ -7,43 +10,47 @@ place in the list, the field and what to do. Keys that deskroll does not know ar
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from deskroll.errors import InputError
+from deskroll.tasks.osworld import Found, domain_of, is_suite, read_folder, read_suite, refuse_root
+from deskroll.tasks.reading import decode, is_folder, kind_of, read_text
+from deskroll.tasks.select import Selection, select
+from deskroll.tasks.suites import is_bundled, suite_folder
 from deskroll.types import Task
 
-LARGEST_FILE = 2 * 1024**3
 _LONGEST_ID = 500
 _INSTRUCTION = ("instruction", "question")
 """OSWorld's name for it, and that of question-and-answer files."""
 _SETUP = ("config", "setup")
 _SHARED = ("action_space", "observation_type")
+_ALL = Selection()
 
 
-def load_tasks(path: Path, *, limit: int | None = None) -> list[Task]:
-    """Read all tasks of a file, or the first `limit` of them."""
+def load_tasks(path: Path, *, limit: int | None = None, root: Path | None = None, only: Selection = _ALL) -> list[Task]:
+    """Read all tasks, or those that are selected, or the first `limit` of them; `root` holds the tasks of a suite."""
     tasks: dict[str, tuple[Task, str]] = {}
-    for where, raw in _objects(path):
-        task = parse_task(raw, where)
+    for where, raw, domain in _objects(path, root):
+        task = parse_task(raw, where, domain)
         if task.id in tasks:
             raise InputError(f"{where}: id {task.id!r} is there already, at {tasks[task.id][1]}; ids must be unique")
         tasks[task.id] = (task, where)
-        if limit is not None and len(tasks) >= limit:
+        if limit is not None and len(tasks) >= limit and not only:
             break
     if not tasks:
         raise InputError(f"{path}: there is no task in it; write one JSON object a line, with id and question")
-    return [task for task, _ in tasks.values()]
+    found = [task for task, _ in tasks.values()]
+    return select(found, only, str(path))[:limit] if only else found
 
 
-def parse_task(raw: object, where: str) -> Task:
-    """Read one task; `where` says where it stands, for error messages."""
+def parse_task(raw: object, where: str, domain: str = "") -> Task:
+    """Read one task; `where` says where it stands, for error messages, `domain` is its domain if it names none."""
     if not isinstance(raw, dict):
-        raise InputError(f"{where}: a task is an object with id and question; this is a {_kind(raw)}")
+        raise InputError(f"{where}: a task is an object with id and question; this is a {kind_of(raw)}")
     rest: dict[str, Any] = dict(raw)
     task_id = _text(rest.pop("id", None), "id", where)
     if len(task_id) > _LONGEST_ID:
@@ -55,7 +62,7 @@ def parse_task(raw: object, where: str) -> Task:
     task = Task(
         id=task_id,
         instruction=_text(rest.pop(name, None), name, where),
-        domain=_text(rest.pop("domain", ""), "domain", where, empty=True),
+        domain=_text(rest.pop("domain", ""), "domain", where, empty=True) or domain,
         env=_text(rest.pop("env", ""), "env", where, empty=True),
         answer=None if answer is None else _answer(answer, where),
         setup=_steps(rest, where),
@@ -76,75 +83,43 @@ def task_digest(task: Task) -> str:
     return hashlib.blake2b(msgspec.json.encode(task, order="deterministic"), digest_size=12).hexdigest()
 
 
-def _objects(path: Path) -> Iterator[tuple[str, object]]:
-    text = _read(path)
-    if path.suffix.lower() == ".jsonl":
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                yield f"{path}:{number}", _decode(line, str(path), number)
+def _objects(given: Path, root: Path | None) -> Iterator[Found]:
+    path = suite_folder(given) if is_bundled(given) else given
+    if is_folder(path):
+        yield from read_folder(path, root)
         return
-    if path.suffix.lower() != ".json":
+    text, suffix = read_text(path), path.suffix.lower()
+    if suffix not in (".json", ".jsonl"):
         raise InputError(f"{path}: the suffix is {path.suffix!r}; allowed: .json, .jsonl")
-    data = _decode(text, str(path), 1)
+    data = decode(text, str(path)) if suffix == ".json" else None
+    if isinstance(data, dict) and is_suite(data) and "items" not in data:
+        yield from read_suite(path, data, root)
+        return
+    refuse_root(root, path)
+    if suffix == ".json":
+        yield from _listed(data, path)
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield Found(f"{path}:{number}", decode(line, str(path), number))
+
+
+def _listed(data: object, path: Path) -> Iterator[Found]:
+    """The tasks of a JSON document."""
     if isinstance(data, dict) and "items" in data and "id" not in data:
         data = data["items"]
         if not isinstance(data, list):
-            raise InputError(f"{path}: items is a {_kind(data)}; it must be a list of tasks")
+            raise InputError(f"{path}: items is a {kind_of(data)}; it must be a list of tasks")
     elif isinstance(data, dict):
-        if "id" not in data and data and all(isinstance(each, list) for each in data.values()):
-            raise InputError(
-                f"{path}: this is a suite file (domain: ids), which names tasks and does not hold them; "
-                f"give a file of tasks"
-            )
-        data = [data]
+        yield Found(f"{path}[0]", data, domain_of(path, data))
+        return
     if not isinstance(data, list):
-        raise InputError(f"{path}: it holds a {_kind(data)}; allowed: a list of tasks, one task, or {{'items': [...]}}")
-    for n, item in enumerate(data):
-        yield f"{path}[{n}]", item
-
-
-def _read(path: Path) -> str:
-    try:
-        if path.is_dir():
-            raise InputError(f"{path}: this is a folder; give a .json or .jsonl file of tasks")
-        if path.stat().st_size > LARGEST_FILE:
-            raise InputError(f"{path}: it is larger than {LARGEST_FILE // 1024**3} GiB; split it")
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such file; name a .json or .jsonl file of tasks") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
-    except OSError as error:
-        raise InputError(f"{path}: it cannot be read: {error.strerror}") from None
-
-
-def _decode(text: str, name: str, first_line: int) -> object:
-    try:
-        return json.loads(text, object_pairs_hook=_without_doubles, parse_int=_whole, parse_constant=_constant)
-    except json.JSONDecodeError as error:
         raise InputError(
-            f"{name}:{first_line + error.lineno - 1}: it is no valid JSON, at column {error.colno}: {error.msg}"
-        ) from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name}:{first_line}: it is no valid JSON: {error}") from None
-
-
-def _without_doubles(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    data = dict(pairs)
-    if len(data) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(each for each in names if names.count(each) > 1)!r} is there twice")
-    return data
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > 18 and not -(2**63) <= int(digits[:30]) < 2**63:
-        raise ValueError(f"{digits[:20]}... is larger than 64 bits hold; write it as a text, in quotes")
-    return int(digits)
-
-
-def _constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON; write null, or a text in quotes")
+            f"{path}: it holds a {kind_of(data)}; allowed: a list of tasks, one task, {{'items': [...]}}, or a suite "
+            f"(domain: ids)"
+        )
+    for n, item in enumerate(data):
+        yield Found(f"{path}[{n}]", item)
 
 
 def _text(value: object, name: str, where: str, *, empty: bool = False) -> str:
@@ -153,7 +128,7 @@ def _text(value: object, name: str, where: str, *, empty: bool = False) -> str:
     if value is None:
         raise InputError(f"{where}: {name} is missing; every task has an id and a question (or instruction)")
     if not isinstance(value, str) or (not value.strip() and not empty):
-        shown = "empty" if isinstance(value, str) else f"a {_kind(value)}"
+        shown = "empty" if isinstance(value, str) else f"a {kind_of(value)}"
         raise InputError(f"{where}: {name} is {shown}; it must be a text")
     return value
 
@@ -172,13 +147,13 @@ def _refuse_shared(rest: dict[str, Any], where: str) -> None:
 
 def _answer(value: object, where: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InputError(f"{where}: answer must be one text or one number; this is a {_kind(value)}")
+        raise InputError(f"{where}: answer must be one text or one number; this is a {kind_of(value)}")
     return str(value)
 
 
 def _mapping(value: object, name: str, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InputError(f"{where}: {name} is a {_kind(value)}; it must be an object")
+        raise InputError(f"{where}: {name} is a {kind_of(value)}; it must be an object")
     return value
 
 
@@ -188,8 +163,3 @@ def _steps(rest: dict[str, Any], where: str) -> tuple[dict[str, Any], ...]:
     if not isinstance(steps, list) or not all(isinstance(each, dict) for each in steps):
         raise InputError(f"{where}: {name} must be a list of set-up steps, each an object with type and parameters")
     return tuple(steps)
-
-
-def _kind(value: object) -> str:
-    names = {dict: "object", list: "list", str: "text", bool: "boolean", type(None): "null value"}
-    return names.get(type(value), "number")

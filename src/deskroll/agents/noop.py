@@ -1,0 +1,28 @@
+"""NoopAgent: says at once that it is done. What it scores is what a task gives away for nothing."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from deskroll.actions import Done
+from deskroll.agents.base import ModelProtocol, Surroundings
+from deskroll.config import Settings
+from deskroll.types import Decision, Observation
+
+
+class NoopSettings(Settings):
+    """Nothing to choose."""
+
+
+class NoopAgent:
+    """Does nothing."""
+
+    Settings: ClassVar[type[NoopSettings]] = NoopSettings
+    protocol: ClassVar[ModelProtocol] = "none"
+
+    def __init__(self, surroundings: Surroundings, settings: NoopSettings) -> None:
+        pass
+
+    async def act(self, observation: Observation) -> Decision:
+        """Done."""
+        return Decision(actions=(Done(),), thought="nothing is done on purpose")

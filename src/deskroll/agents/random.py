@@ -1,0 +1,83 @@
+"""RandomAgent: clicks, types and presses at random, the same on every attempt of a task's sample.
+
+What it scores is what a task gives to whoever touches anything. It never says that a task cannot be done.
+"""
+
+from __future__ import annotations
+
+import random
+import string
+from typing import ClassVar
+
+from pydantic import Field
+
+from deskroll.actions import (
+    Action,
+    Click,
+    Done,
+    DoubleClick,
+    DragTo,
+    Hotkey,
+    MoveTo,
+    Press,
+    RightClick,
+    Scroll,
+    Typing,
+)
+from deskroll.agents.base import ModelProtocol, Surroundings
+from deskroll.config import Settings
+from deskroll.types import Decision, Observation
+
+_KEYS = ("enter", "tab", "escape", "space", "backspace", "delete", "up", "down", "left", "right", "home", "end", "f10")
+_CHORDS = (("ctrl", "a"), ("ctrl", "c"), ("ctrl", "v"), ("ctrl", "s"), ("ctrl", "z"), ("alt", "f4"), ("alt", "tab"))
+
+
+class RandomSettings(Settings):
+    """Options of the random agent."""
+
+    seed: int = 0
+    """Another seed gives other actions."""
+    steps: int = Field(default=15, ge=0, le=10_000)
+    """How many actions it performs, one a turn, before it says that it is done."""
+
+
+class RandomAgent:
+    """Acts without looking."""
+
+    Settings: ClassVar[type[RandomSettings]] = RandomSettings
+    protocol: ClassVar[ModelProtocol] = "none"
+
+    def __init__(self, surroundings: Surroundings, settings: RandomSettings) -> None:
+        self._screen = surroundings.require_screen("random")
+        task = surroundings.task.id if surroundings.task else ""
+        self._dice = random.Random(f"{settings.seed}/{task}/{surroundings.sample}")  # noqa: S311  (it is to be repeated)
+        self._left = settings.steps
+
+    async def act(self, observation: Observation) -> Decision:
+        """One action, or done."""
+        if self._left == 0:
+            return Decision(actions=(Done(),))
+        self._left -= 1
+        return Decision(actions=tuple(self._drawn()))
+
+    def _drawn(self) -> list[Action]:
+        dice = self._dice
+        width, height = self._screen
+        x, y = dice.randrange(width), dice.randrange(height)
+        match dice.randrange(9):
+            case 0:
+                return [DoubleClick(x, y)]
+            case 1:
+                return [RightClick(x, y)]
+            case 2:
+                return [MoveTo(x, y), DragTo(dice.randrange(width), dice.randrange(height))]
+            case 3:
+                return [MoveTo(x, y), Scroll(dy=dice.choice((-5, 5)))]
+            case 4:
+                return [Typing("".join(dice.choices(string.ascii_lowercase + string.digits + " ", k=8)))]
+            case 5:
+                return [Press(dice.choice(_KEYS))]
+            case 6:
+                return [Hotkey(dice.choice(_CHORDS))]
+            case _:
+                return [Click("left", x, y)]

@@ -1,0 +1,134 @@
+"""TextAgent: a model that writes its actions as text, in a notation of its own.
+
+Each turn shows the model what is new and asks it once. A reply that cannot be read is answered with what is wrong, so
+that the model can mend it, at most `max_retries` times in a row; after that the attempt has failed by the agent.
+Subclasses say how the conversation begins and how a reply is read; nothing else differs between them.
+
+Guarantees: all texts stay in the conversation, of the screens the last `max_images`; user and assistant alternate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+from pydantic import Field
+
+from deskroll.agents.base import Surroundings
+from deskroll.agents.conversation import Conversation
+from deskroll.agents.pixels import Size, image_size
+from deskroll.agents.reading import Reading
+from deskroll.config import Settings
+from deskroll.errors import ActionError, plain
+from deskroll.models.messages import Image, Message
+from deskroll.types import Completion, Decision, Observation
+
+_CHARACTERS_A_TOKEN = 4
+_LONGEST_RESULT = 4000
+
+
+class TextSettings(Settings):
+    """Options that all of them have."""
+
+    max_retries: int = Field(default=3, ge=0, le=100)
+    """How often in a row a reply that cannot be read is answered with what is wrong."""
+    max_images: int = Field(default=5, ge=1, le=1000)
+    """The most screens in a request: the last ones."""
+    max_tree_tokens: int = Field(default=4000, ge=100)
+    """The most tokens (of four characters) of an accessibility tree, where one is shown."""
+
+
+class TextAgent:
+    """One attempt's conversation with a model."""
+
+    name: ClassVar[str] = "text"
+
+    def __init__(self, surroundings: Surroundings, settings: TextSettings) -> None:
+        self.screen: Size = surroundings.require_screen(self.name)
+        self.image: Size = self.screen
+        """The size of the screen as it was shown last."""
+        self._around = surroundings
+        self._settings = settings
+        self._conversation = Conversation(surroundings.scribe, most=settings.max_images)
+        self._useless = 0
+        """Replies in a row that could not be read."""
+        self._begun = False
+
+    def opening(self, instruction: str) -> tuple[Sequence[Message], str]:
+        """The messages that come first, and the text that goes with the first screen."""
+        raise NotImplementedError
+
+    def read(self, text: str) -> Reading:
+        """What a reply says and does; `ActionError` says what is wrong with it, for the model to read."""
+        raise NotImplementedError
+
+    def said(self, completion: Completion) -> str:
+        """The reply as text."""
+        return completion.text
+
+    def kept(self, text: str) -> str:
+        """The reply as the model is shown it later."""
+        return text
+
+    async def act(self, observation: Observation) -> Decision:
+        """Tell the model what is new and ask it."""
+        if not self._begun:
+            self._begun = True
+            messages, text = self.opening(observation.instruction)
+            for message in messages:
+                self._conversation.add(message)
+            self._show(text, observation)
+        elif not self._useless:
+            self._show(_troubles(observation), observation)
+        sending, sent = self._conversation.request()
+        completion = await self._around.model.complete(sending)
+        said = self.said(completion)
+        self._conversation.add(Message("assistant", self.kept(said)))
+        decision = Decision(thought=said, completion=completion, sent=sent)
+        try:
+            reading = self._read(said, completion)
+        except ActionError as error:
+            return self._mend(decision, str(error))
+        self._useless = 0
+        return msgspec.structs.replace(decision, actions=reading.actions, thought=reading.thought)
+
+    def _read(self, said: str, completion: Completion) -> Reading:
+        try:
+            return self.read(said)
+        except ActionError:
+            if completion.finish_reason == "length":
+                raise ActionError("your reply was cut off at the limit of tokens; be shorter") from None
+            raise
+
+    def _mend(self, decision: Decision, problem: str) -> Decision:
+        self._useless += 1
+        if self._useless > self._settings.max_retries:
+            why = f"{self._useless} replies in a row could not be used; the last one: {plain(problem)}"
+            return msgspec.structs.replace(decision, problem=problem, gave_up=why)
+        self._conversation.add(Message.user(f"error: {problem}"))
+        return msgspec.structs.replace(decision, problem=problem)
+
+    def _show(self, text: str, observation: Observation) -> None:
+        images: list[Image] = []
+        if observation.screenshot:
+            images = [(self._around.scribe.screen(observation.screenshot), observation.screenshot)]
+            self.image = image_size(observation.screenshot) or self.screen
+        tree = observation.accessibility_tree
+        bulk = f"Accessibility tree:\n{self._cut(tree)}" if tree else ""
+        if observation.terminal:
+            text = "\n\n".join(each for each in (text, f"Terminal:\n{self._cut(observation.terminal)}") if each)
+        if not (text or bulk or images):
+            text = "Done. Go on."
+        self._conversation.add(Message.user(text, images, bulk))
+
+    def _cut(self, text: str) -> str:
+        most = self._settings.max_tree_tokens * _CHARACTERS_A_TOKEN
+        if len(text) <= most:
+            return text
+        return f"{text[:most]}\n[cut: {len(text) - most} of {len(text)} characters are not shown]"
+
+
+def _troubles(observation: Observation) -> str:
+    """What the model has to know of its last actions: what was refused, or printed something."""
+    return "\n".join(each for each in observation.results if each)[:_LONGEST_RESULT]

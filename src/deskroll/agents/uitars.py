@@ -1,0 +1,117 @@
+"""UITarsAgent: ByteDance's UI-TARS models, versions 1 and 1.5.
+
+Version 1 writes points in a grid of 1000 by 1000, version 1.5 in pixels of the image as its processor resizes it (both
+sides multiples of 28). History: all texts, the last `max_images` screens. The notation is the models' own;
+whoever wants the words of their training around it, too, sets `prompt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+from pydantic import Field, field_validator
+
+from deskroll.actions import Action, Fail, Wait
+from deskroll.agents.base import Surroundings
+from deskroll.agents.pixels import THOUSAND, Grid, smart_resize
+from deskroll.agents.reading import Reading
+from deskroll.agents.texts import TextAgent, TextSettings
+from deskroll.agents.uitars_text import parse, with_box_tokens
+from deskroll.models.messages import Message
+
+SYSTEM_PROMPT = "You are a helpful assistant."
+PROMPT = r"""You operate a computer through its screen. Below are a task and what was done so far, with pictures of the
+screen. Decide on the next action.
+
+## Output Format
+```
+Thought: ...
+Action: ...
+```
+
+## Action Space
+click(start_box='<|box_start|>(x1,y1)<|box_end|>')
+left_double(start_box='<|box_start|>(x1,y1)<|box_end|>')
+right_single(start_box='<|box_start|>(x1,y1)<|box_end|>')
+drag(start_box='<|box_start|>(x1,y1)<|box_end|>', end_box='<|box_start|>(x3,y3)<|box_end|>')
+hotkey(key='')
+type(content='') # a final \n submits what was typed
+scroll(start_box='<|box_start|>(x1,y1)<|box_end|>', direction='down or up or right or left')
+wait() # look again a little later
+finished(content='xxx') # write quotes and line ends in content with a backslash, as in a Python text
+call_user() # the task cannot be done, or needs a person
+
+## Note
+- Think in {language}.
+- `Thought` holds a short plan, and ends with one sentence that names the next action and what it is done to.
+
+## User Instruction
+{instruction}
+"""
+_FACTOR = 28
+
+
+class UITarsSettings(TextSettings):
+    """Options of the UI-TARS agent."""
+
+    version: Literal["1", "1.5"] = "1.5"
+    """Which models they are: it decides what their coordinates mean."""
+    language: str = "English"
+    """What the model thinks in."""
+    prompt: str = PROMPT
+    """What the model is told first; {instruction} and {language} are filled in."""
+    min_pixels: int = Field(default=100 * _FACTOR**2, ge=1)
+    """Version 1.5: the server's processor enlarges images below so many pixels."""
+    max_pixels: int = Field(default=16384 * _FACTOR**2, ge=_FACTOR**2)
+    """Version 1.5: the server's processor shrinks images beyond so many pixels."""
+    call_user_tolerance: int = Field(default=3, ge=0)
+    """How many calls for the user are answered by waiting, before one means that the task cannot be done."""
+
+    @field_validator("version", mode="before")
+    @classmethod
+    def _as_text(cls, value: object) -> object:
+        """Whoever writes 1.5 in a file or on a command line gives a number."""
+        return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class UITarsAgent(TextAgent):
+    """One attempt of a UI-TARS model."""
+
+    Settings: ClassVar[type[UITarsSettings]] = UITarsSettings
+    name = "uitars"
+
+    def __init__(self, surroundings: Surroundings, settings: UITarsSettings) -> None:
+        super().__init__(surroundings, settings)
+        self._options = settings
+        self._patience = settings.call_user_tolerance
+
+    def opening(self, instruction: str) -> tuple[Sequence[Message], str]:
+        """The prompt, in a message of its own; screens follow in theirs."""
+        prompt = self._options.prompt.replace("{language}", self._options.language)
+        prompt = prompt.replace("{instruction}", instruction)
+        return [Message.system(SYSTEM_PROMPT), Message.user(prompt)], ""
+
+    def kept(self, text: str) -> str:
+        """With the special tokens that servers leave out of their answers."""
+        return with_box_tokens(text)
+
+    def read(self, text: str) -> Reading:
+        """Read `Thought: ... Action: ...`."""
+        reading = parse(text, self._grid())
+        return msgspec.structs.replace(reading, actions=tuple(map(self._patient, reading.actions)))
+
+    def _grid(self) -> Grid:
+        options = self._options
+        if options.version == "1":
+            return Grid(cells=THOUSAND, screen=self.screen)
+        cells = smart_resize(self.image, factor=_FACTOR, least=options.min_pixels, most=options.max_pixels)
+        return Grid(cells=cells, screen=self.screen)
+
+    def _patient(self, action: Action) -> Action:
+        """Nobody is there to be called: the model waits instead, until it has asked often enough."""
+        if not isinstance(action, Fail) or self._patience == 0:
+            return action
+        self._patience -= 1
+        return Wait()

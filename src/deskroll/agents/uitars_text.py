@@ -1,0 +1,231 @@
+"""UI-TARS' notation: `Thought: ...`, then `Action: click(start_box='(100,200)')`, read without running it.
+
+Reads what versions 1 and 1.5 and their hosted siblings write: boxes as `(x,y)`, `<|box_start|>(x,y)<|box_end|>`,
+`[x1, y1, x2, y2]` (its middle counts) and `<point>x y</point>`; several actions, one a line; quotes inside a text that
+were not escaped. A text's `\\n`, `\\'`, `\\"`, `\\t` and `\\\\` are escapes, as the model is told.
+
+Guarantees: any text gives actions that fit the screen, or an `ActionError` that says how to write it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from deskroll.actions import (
+    Action,
+    Answer,
+    Click,
+    Done,
+    DoubleClick,
+    DragTo,
+    Fail,
+    Hotkey,
+    KeyDown,
+    KeyUp,
+    MoveTo,
+    Press,
+    RightClick,
+    Scroll,
+    Typing,
+    Wait,
+    canonical_key,
+    check,
+)
+from deskroll.agents.pixels import Grid, Size
+from deskroll.agents.reading import Reading
+from deskroll.errors import ActionError, plain
+
+WAIT_S = 5.0
+"""Seconds of a `wait()`, as the model is told."""
+WHEEL = 5
+"""Clicks of the wheel in a `scroll(...)`, as in OSWorld's own agent."""
+_MARK = re.compile(r"^[ \t`*]*action[*]*\s*[:：]", re.IGNORECASE | re.MULTILINE)
+_ANY_MARK = re.compile(r"action\s*[:：]", re.IGNORECASE)
+_FIRST = re.compile(r"[\s`]*[A-Za-z_]+[ \t]*\(")
+_THOUGHT = re.compile(r"\s*(?:thought|reflection|action_summary)\s*[:：]\s*", re.IGNORECASE)
+_CALL = re.compile(r"^[ \t`]*([A-Za-z_]+)[ \t]*\(", re.MULTILINE)
+_ARGUMENT = re.compile(
+    r"\s*(\w+)\s*=\s*(?:(['\"])(.*?)\2|(\[[^]]*\]|\([^)]*\)|[^'\"\s][^,]*?))\s*(?:,(?=\s*\w+\s*=)|$)",
+    re.DOTALL,
+)
+_NUMBER = re.compile(r"-?\d{1,9}(?:\.\d{1,9})?")
+_TAG = re.compile(r"<[^<>]{0,20}>")
+_ESCAPE = re.compile(r"\\([nrt'\"\\])")
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+_CLOSINGS = 8
+"""How many closing brackets are tried as the end of a call, from the last one on."""
+_LINES = 8
+"""How many lines that look like calls a text may hold."""
+_WHEEL = {"up": (0, WHEEL), "down": (0, -WHEEL), "left": (-WHEEL, 0), "right": (WHEEL, 0)}
+
+Arguments = Mapping[str, str]
+
+
+def parse(text: str, grid: Grid) -> Reading:
+    """What a reply says and does, each action checked on the screen."""
+    thought, wanted = _split(text)
+    actions: list[Action] = []
+    for name, arguments in _calls(wanted):
+        try:
+            actions += _ACTIONS[name].actions(arguments, grid)
+        except ActionError as error:
+            raise ActionError(f"{name}: {error}") from None
+    if not actions:
+        raise ActionError(f"there is no action in the reply; end it with a line  Action: {_EXAMPLE}")
+    for action in actions:
+        check(action, *grid.screen)
+    return Reading(thought=thought, actions=tuple(actions))
+
+
+def with_box_tokens(text: str) -> str:
+    """The reply with the special tokens around its boxes, which servers leave out of what they return."""
+    return re.sub(r"((?:start|end)_box=)(['\"])(\(\d+,\s*\d+\))\2", r"\1\2<|box_start|>\3<|box_end|>\2", text)
+
+
+def _split(text: str) -> tuple[str, str]:
+    # The thought may speak of an action, and a text that is typed, too: a call follows the mark, which begins a line.
+    marks = [each for each in _MARK.finditer(text) if _FIRST.match(text, each.end())]
+    marks = marks or list(_ANY_MARK.finditer(text))
+    if marks:
+        before, wanted = text[: marks[-1].start()], text[marks[-1].end() :]
+    else:  # some replies are the bare call, after the thought or alone
+        found = next((each for each in _CALL.finditer(text) if each[1] in _ACTIONS), None)
+        place = found.start() if found else len(text)
+        before, wanted = text[:place], text[place:]
+    heading = _THOUGHT.match(before)
+    return before[heading.end() if heading else 0 :].strip(), wanted
+
+
+def _calls(wanted: str) -> Iterator[tuple[str, Arguments]]:
+    """Names and arguments of the calls, each of which begins a line."""
+    starts = [each for n, each in enumerate(_CALL.finditer(wanted)) if n == 0 or each[1] in _ACTIONS]
+    ends = [each.start() for each in starts] + [len(wanted)]
+    n = 0
+    while n < len(starts):
+        name, begin = starts[n][1], starts[n].end()
+        if name not in _ACTIONS:
+            raise ActionError(f"{plain(name, 40)}: there is no such action; allowed: {', '.join(_ACTIONS)}")
+        # A line of a text that is typed may look like a call: then this one ends later.
+        for after in range(n + 1, min(n + 1 + _LINES, len(ends))):
+            arguments = _between(wanted[begin : ends[after]])
+            if arguments is not None:
+                yield name, arguments
+                n = after
+                break
+        else:
+            said = plain(wanted[begin : ends[n + 1]], 80)
+            raise ActionError(f"{name}: its arguments cannot be read: {said!r}; write it like {_ACTIONS[name].example}")
+
+
+def _between(body: str) -> Arguments | None:
+    """The arguments up to the last closing bracket, or up to an earlier one, or, where it was cut off, all of them."""
+    close = len(body)
+    for _ in range(_CLOSINGS):
+        close = body.rfind(")", 0, close)
+        if close < 0:
+            break
+        if (arguments := _arguments(body[:close].rstrip())) is not None:
+            return arguments
+    return _arguments(body.rstrip())
+
+
+def _arguments(body: str) -> Arguments | None:
+    """The arguments by name; None where it does not consist of them."""
+    given: dict[str, str] = {}
+    at = 0
+    while at < len(body):
+        found = _ARGUMENT.match(body, at)
+        if found is None:
+            return None
+        given[found[1]] = found[4] if found[3] is None else found[3]
+        at = found.end()
+    return given
+
+
+def _point(arguments: Arguments, grid: Grid, names: tuple[str, ...] = ("start_box", "point", "start_point")) -> Size:
+    box = next((arguments[name] for name in names if arguments.get(name)), None)
+    if box is None:
+        raise ActionError(f"{names[0]} is missing; write it like {names[0]}='(100,200)'")
+    numbers = [float(each) for each in _NUMBER.findall(_TAG.sub(" ", box))]
+    if len(numbers) == 2:
+        return grid.pixel(*numbers)
+    if len(numbers) == 4:
+        return grid.pixel((numbers[0] + numbers[2]) / 2, (numbers[1] + numbers[3]) / 2)
+    raise ActionError(f"{names[0]} is {plain(box, 60)!r}; allowed: a point such as (100,200)")
+
+
+def _drag(arguments: Arguments, grid: Grid) -> list[Action]:
+    start, end = _point(arguments, grid), _point(arguments, grid, ("end_box", "end_point"))
+    return [MoveTo(*start), DragTo(*end)]
+
+
+def _scroll(arguments: Arguments, grid: Grid) -> list[Action]:
+    if "direction" not in arguments and (arguments.get("end_box") or arguments.get("end_point")):
+        return _drag(arguments, grid)  # as on a touch screen
+    direction = arguments.get("direction", "").strip().lower()
+    if direction not in _WHEEL:
+        raise ActionError(f"direction is {plain(direction, 40)!r}; allowed: {', '.join(_WHEEL)}")
+    there: list[Action] = []
+    if any(arguments.get(name) for name in ("start_box", "point", "start_point")):
+        there = [MoveTo(*_point(arguments, grid))]
+    return [*there, Scroll(*_WHEEL[direction])]
+
+
+def _keys(arguments: Arguments) -> tuple[str, ...]:
+    line = arguments.get("key") or arguments.get("hotkey") or arguments.get("press") or ""
+    line = re.sub(r"\b(page)[ _]+(up|down)\b", r"\1\2", line, flags=re.IGNORECASE)
+    names = [part for word in line.split() for part in (word.split("+") if len(word) > 1 else [word]) if part]
+    if not names:
+        raise ActionError("key is missing; write it like key='ctrl c'")
+    return tuple(canonical_key(name) for name in names)
+
+
+def _hotkey(arguments: Arguments, grid: Grid) -> list[Action]:
+    keys = _keys(arguments)
+    return [Press(keys[0]) if len(keys) == 1 else Hotkey(keys)]
+
+
+def _type(arguments: Arguments, grid: Grid) -> list[Action]:
+    if "content" not in arguments:
+        raise ActionError("content is missing; write it like type(content='some text')")
+    return [Typing(_unescaped(arguments["content"]))]
+
+
+def _finished(arguments: Arguments, grid: Grid) -> list[Action]:
+    content = _unescaped(arguments.get("content", "")).strip()
+    return [Answer(content)] if content else [Done()]
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), text)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How one action is read, and written."""
+
+    actions: Callable[[Arguments, Grid], list[Action]]
+    example: str
+
+
+_EXAMPLE = "click(start_box='(100,200)')"
+_ACTIONS: dict[str, _Kind] = {
+    "click": _Kind(lambda a, g: [Click("left", *_point(a, g))], _EXAMPLE),
+    "left_single": _Kind(lambda a, g: [Click("left", *_point(a, g))], "left_single(start_box='(100,200)')"),
+    "left_double": _Kind(lambda a, g: [DoubleClick(*_point(a, g))], "left_double(start_box='(100,200)')"),
+    "right_single": _Kind(lambda a, g: [RightClick(*_point(a, g))], "right_single(start_box='(100,200)')"),
+    "hover": _Kind(lambda a, g: [MoveTo(*_point(a, g))], "hover(start_box='(100,200)')"),
+    "drag": _Kind(_drag, "drag(start_box='(100,200)', end_box='(300,400)')"),
+    "select": _Kind(_drag, "select(start_box='(100,200)', end_box='(300,400)')"),
+    "hotkey": _Kind(_hotkey, "hotkey(key='ctrl c')"),
+    "press": _Kind(_hotkey, "press(key='enter')"),
+    "keydown": _Kind(lambda a, g: [KeyDown(key) for key in _keys(a)], "keydown(key='shift')"),
+    "keyup": _Kind(lambda a, g: [KeyUp(key) for key in _keys(a)], "keyup(key='shift')"),
+    "type": _Kind(_type, "type(content='some text')"),
+    "scroll": _Kind(_scroll, "scroll(start_box='(100,200)', direction='down')"),
+    "wait": _Kind(lambda a, g: [Wait(WAIT_S)], "wait()"),
+    "finished": _Kind(_finished, "finished(content='')"),
+    "call_user": _Kind(lambda a, g: [Fail()], "call_user()"),
+}

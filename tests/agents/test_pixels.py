@@ -1,0 +1,66 @@
+"""From a model's coordinates to the screen's."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from deskroll.agents.pixels import THOUSAND, Grid, image_size, smart_resize
+from deskroll.errors import ActionError
+
+sides = st.integers(1, 8000)
+
+
+@given(st.tuples(sides, sides), st.tuples(sides, sides), st.data())
+def test_every_point_of_a_grid_is_a_pixel_of_the_screen(
+    cells: tuple[int, int], screen: tuple[int, int], data: st.DataObject
+) -> None:
+    x, y = data.draw(st.floats(0, cells[0])), data.draw(st.floats(0, cells[1]))
+    across, down = Grid(cells=cells, screen=screen).pixel(x, y)
+    assert 0 <= across < screen[0]
+    assert 0 <= down < screen[1]
+
+
+@given(st.integers(0, 1919), st.integers(0, 1079))
+def test_where_the_grid_is_the_screen_nothing_changes(x: int, y: int) -> None:
+    assert Grid(cells=(1920, 1080), screen=(1920, 1080)).pixel(x, y) == (x, y)
+
+
+@pytest.mark.parametrize("point", [(-1, 5), (5, -0.5), (1001, 5), (5, 1e300)])
+def test_other_points_are_refused(point: tuple[float, float]) -> None:
+    with pytest.raises(ActionError, match="is off the screen; allowed: x 0 to 1000, y 0 to 1000"):
+        Grid(cells=THOUSAND, screen=(1920, 1080)).pixel(*point)
+
+
+@pytest.mark.parametrize(
+    ("size", "limits", "resized"),
+    [  # test_upstream.py compares with what OSWorld's own agent computes
+        ((1920, 1080), (78_400, 12_845_056), (1932, 1092)),
+        ((1280, 720), (78_400, 12_845_056), (1288, 728)),
+        ((1920, 1080), (3136, 1_003_520), (1316, 728)),
+        ((100, 100), (78_400, 12_845_056), (280, 280)),
+        ((3840, 2160), (3136, 12_845_056), (3836, 2156)),
+    ],
+)
+def test_images_are_resized_as_the_models_processors_do(
+    size: tuple[int, int], limits: tuple[int, int], resized: tuple[int, int]
+) -> None:
+    assert smart_resize(size, factor=28, least=limits[0], most=limits[1]) == resized
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+@pytest.mark.parametrize("size", [(1, 1), (1920, 1080), (17, 3000)])
+def test_an_images_size_is_read_from_its_head(kind: str, size: tuple[int, int]) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", size, "red").save(buffer, kind, **({"comment": b"x" * 300} if kind == "JPEG" else {}))
+    assert image_size(buffer.getvalue()) == size
+
+
+@given(st.binary(max_size=60), st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0"]))
+def test_broken_images_have_no_size(data: bytes, head: bytes) -> None:
+    size = image_size(head + data)
+    assert size is None or all(0 < side < 65_536 for side in size)

@@ -1,0 +1,213 @@
+"""`deskroll tasks ls|show|check`, and which tasks `deskroll run` takes."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskroll.tasks import load_tasks
+from deskroll.tasks.needs import needs_of
+from tests.commands import Commands, Ended
+from tests.tasks.shared import OSWORLD, needs_osworld
+
+STEPS = [{"type": "launch", "parameters": {"command": ["xterm"]}}]
+EVALUATOR = {"func": "infeasible"}
+
+
+def lay_out(root: Path, **more: dict[str, Any]) -> None:
+    """A suite of three tasks, and whatever else the tasks say, by id."""
+    named = {"os": ["b1"], "office": ["c1", "c2"]}
+    apps = {"b1": ["terminal"], "c1": ["Calc"], "c2": ["calc", "no_such_program"]}
+    for domain, ids in named.items():
+        (root / "examples" / domain).mkdir(parents=True)
+        for each in ids:
+            task = {"id": each, "instruction": f"do\n{each}", "related_apps": apps[each], "snapshot": "x"}
+            task |= {"config": STEPS, "evaluator": EVALUATOR} | more.get(each, {})
+            (root / "examples" / domain / f"{each}.json").write_text(json.dumps(task))
+    (root / "all.json").write_text(json.dumps(named))
+
+
+class Shell:
+    """Commands in one folder."""
+
+    def __init__(self, commands: Commands, folder: Path, env: dict[str, str]) -> None:
+        self._commands, self._folder, self._env = commands, folder, env
+
+    def __call__(self, *args: str) -> Ended:
+        return self._commands(*args, cwd=self._folder, env=self._env)
+
+    def json(self, *args: str) -> Any:
+        ended = self(*args, "--json")
+        assert ended.code in (0, 1), ended.err
+        return json.loads(ended.out)
+
+
+@pytest.fixture
+def shell(deskroll: Commands, env: dict[str, str], tmp_path: Path) -> Shell:
+    return Shell(deskroll, tmp_path, env)
+
+
+def test_tasks_are_listed(shell: Shell, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    ended = shell("tasks", "ls", "all.json")
+    assert ended.code == 0, ended.err
+    rows = [line.split() for line in ended.out.splitlines() if line.strip()]
+    assert ["b1", "os", "terminal", "do", "b1"] in rows
+    assert rows[-1] == ["3", "tasks"]
+    listed = shell.json("tasks", "ls", "all.json", "--domain", "office", "--app", "libreoffice_calc")
+    assert listed[0] == {"id": "c1", "domain": "office", "apps": ["libreoffice_calc"], "instruction": "do\nc1"}
+    assert [each["id"] for each in listed] == ["c1", "c2"]
+
+
+def test_one_task_is_shown_whole(shell: Shell, tmp_path: Path) -> None:
+    lay_out(tmp_path, b1={"hint": "[bold]look\x1b[31m"})
+    ended = shell("tasks", "show", "all.json", "b")
+    assert ended.code == 0, ended.err
+    for said in ("terminal", "set-up 0", '"command":["xterm"]', "evaluator.func", "infeasible", "[bold]look", "needs"):
+        assert said in ended.out
+    assert "\x1b" not in ended.out
+    shown = shell.json("tasks", "show", "examples", "b1")
+    assert (shown["domain"], shown["setup"], shown["needs"]["apps"]) == ("os", STEPS, ["terminal"])
+    assert "there is no task 'z'" in shell("tasks", "show", "all.json", "z").err
+
+
+@pytest.mark.parametrize("command", ["ls", "check"])
+def test_a_selection_that_fits_nothing_is_refused(shell: Shell, tmp_path: Path, command: str) -> None:
+    lay_out(tmp_path)
+    ended = shell("tasks", command, "all.json", "--domain", "offices")
+    assert ended.code == 2
+    assert "there is no domain 'offices'; did you mean office?; there are: office (2), os (1)" in ended.err
+    assert "there is no suite 'nope'" in shell("tasks", command, "suite:nope").err
+
+
+def test_a_check_says_what_is_missing(shell: Shell, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    found = shell.json("tasks", "check", "all.json", "--provider", "local", "--offline")
+    by_id = {each["id"]: each for each in found["tasks"]}
+    assert "no_such_program is not on this machine: install no_such_program" in by_id["c2"]["why_not"]
+    assert not any("no_such_program" in why for why in by_id["c1"]["why_not"])
+    totals = found["totals"]
+    assert (totals["provider"], totals["tasks"], totals["apps"]["libreoffice_calc"]) == ("local", 3, 2)
+    assert totals["snapshots"] == {"x": 3}
+    ended = shell("tasks", "check", "all.json", "--provider", "local", "--offline", "--domain", "office")
+    assert ended.code == 1
+    assert "no_such_program" in ended.out
+    assert "of 2 tasks can run here, on provider local." in ended.out
+
+
+def test_simulated_desktops_run_no_programs(shell: Shell, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    found = shell.json("tasks", "check", "all.json", "--provider", "sim", "--offline")
+    assert found["totals"]["can_run"] == 0
+    assert all("simulates its desktops" in each["why_not"][0] for each in found["tasks"])
+
+
+def test_files_count_where_their_host_answers_or_the_cache_has_them(shell: Shell, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        gold = {"type": "cloud_file", "path": f"http://127.0.0.1:{port}/gold", "dest": "gold.csv"}
+        lay_out(tmp_path, b1={"evaluator": {"func": "infeasible", "expected": gold}})
+
+        def refusals(*args: str) -> list[str]:
+            task = shell.json("tasks", "check", "all.json", "--task", "b1", *args)["tasks"][0]
+            assert [each["name"] for each in task["needs"]["downloads"]] == ["gold.csv"]
+            return [why for why in task["why_not"] if "cache" in why]
+
+        assert refusals() == []
+        assert refusals("--offline") == [f"files from 127.0.0.1:{port} are not in the cache"]
+    assert refusals() == [f"files from 127.0.0.1:{port} are not in the cache, and it does not answer"]
+    (tmp_path / "kept" / "b1").mkdir(parents=True)
+    (tmp_path / "kept" / "b1" / "gold.csv").write_text("1,2")
+    assert refusals("--cache", "kept") == []
+
+
+def test_tasks_without_a_desktop_need_no_provider(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"id": "a", "question": "1+1?", "answer": "2"}')
+    ended = shell("tasks", "check", "t.jsonl", "--env", "math", "--offline")
+    assert ended.code == 0, ended.err
+    assert "1 of 1 task can run here" in ended.out
+    assert "there is no env 'maht'" in shell("tasks", "check", "t.jsonl", "--env", "maht").err
+
+
+@needs_osworld
+def test_all_of_upstreams_tasks_are_checked(shell: Shell) -> None:
+    for source, count in ((OSWORLD / "test_all.json", 369), (OSWORLD / "examples_windows", 49)):
+        found = shell.json("tasks", "check", str(source), "--provider", "local", "--offline")
+        tasks = load_tasks(source)
+        assert len(found["tasks"]) == found["totals"]["tasks"] == count == len(tasks)
+        infeasible = sum(needs_of(each).infeasible for each in tasks)
+        assert found["totals"]["needs"]["infeasible"] == infeasible
+        for each in found["tasks"]:
+            assert each["can_run"] is not bool(each["why_not"]), each["id"]
+    assert found["totals"]["can_run"] == 0, "those are for Windows"
+
+
+# --- deskroll run ----------------------------------------------------------------------------------------
+
+ADD = [{"id": f"{domain}{n}", "question": "1+1?", "answer": "2", "domain": domain, "related_apps": [domain]}
+       for domain in ("one", "two") for n in range(2)]  # fmt: skip
+
+
+@pytest.fixture
+def sums(tmp_path: Path) -> tuple[str, ...]:
+    (tmp_path / "t.json").write_text(json.dumps(ADD))
+    (tmp_path / "t.script.yaml").write_text("replies: [{turns: [{text: '2'}]}]\n")
+    return ("run", "t.json", "--env", "math", "--model", "scripted", "--set", "run_id=r")
+
+
+def attempted(folder: Path) -> list[str]:
+    return sorted(json.loads(line)["task_id"] for line in (folder / "results/r/results.jsonl").read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("flags", "taken"),
+    [
+        (("--domain", "two"), ["two0", "two1"]),
+        (("--task", "one1", "--task", "two0"), ["one1", "two0"]),
+        (("--app", "two", "--limit", "1"), ["two0"]),
+        (("--set", "only={domains: [one], ids: [one1]}"), ["one1"]),
+    ],
+)
+def test_a_run_takes_the_tasks_that_are_selected(
+    shell: Shell, sums: tuple[str, ...], tmp_path: Path, flags: tuple[str, ...], taken: list[str]
+) -> None:
+    ended = shell(*sums, *flags)
+    assert ended.code == 0, ended.err
+    assert attempted(tmp_path) == taken
+
+
+def test_a_run_of_nothing_is_refused(shell: Shell, sums: tuple[str, ...]) -> None:
+    ended = shell(*sums, "--domain", "three")
+    assert ended.code == 2
+    assert "t.json: there is no domain 'three'; there are: one (2), two (2)" in ended.err
+
+
+def test_a_resume_goes_on_with_the_same_tasks(shell: Shell, sums: tuple[str, ...], tmp_path: Path) -> None:
+    assert shell(*sums, "--domain", "one").code == 0
+    assert shell("run", "--resume", "results/r").code == 0
+    assert attempted(tmp_path) == ["one0", "one1"]
+    ended = shell("run", "--resume", "results/r", "--domain", "two")
+    assert ended.code == 2
+    assert "task 'one0' is gone" in ended.err
+    assert "task 'two0' is new" in ended.err
+
+
+def test_a_run_takes_a_suite_with_its_root(
+    shell: Shell, deskroll: Commands, env: dict[str, str], sums: tuple[str, ...], tmp_path: Path
+) -> None:
+    for each in ADD:
+        file = tmp_path / "there" / str(each["domain"]) / f"{each['id']}.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(each))
+    (tmp_path / "t.json").write_text('{"two": ["two1"], "one": ["one0"]}')
+    assert "tasks_root" in shell(*sums).err
+    ended = shell(*sums, "--set", "tasks_root=there")
+    assert ended.code == 0, ended.err
+    assert attempted(tmp_path) == ["one0", "two1"]
+    (tmp_path / "elsewhere").mkdir()
+    elsewhere = Shell(deskroll, tmp_path / "elsewhere", env)
+    assert elsewhere("run", "--resume", "../results/r").code == 0, "the root holds from everywhere"
