@@ -180,6 +180,21 @@ def test_without_a_tree_none_is_seen(rollouts: Rollouts, usual: Done) -> None:
     assert "Accessibility tree" not in rollouts(require_a11y_tree=False).text
 
 
+def test_an_action_space_is_what_the_agent_is_offered(rollouts: Rollouts) -> None:
+    task = {"id": "t", "question": "Keep typing.", "answer": "x"}
+    done = rollouts(task, provider_name="sim", action_space="pyautogui", agent={"max_turns": 2})
+    assert "there is no tool 'computer'; tools: run_pyautogui" in done.text
+    done = rollouts(task, provider_name="sim", action_space="claude_computer_use", agent={"max_turns": 2})
+    assert "action" in done.text
+    assert "there is no tool" not in done.text
+
+
+def test_marks_are_drawn_and_listed(rollouts: Rollouts, usual: Done) -> None:
+    done = rollouts(observation_type="som")
+    assert "index\\ttag\\tname\\ttext" in done.text
+    assert "index\\ttag" not in usual.text
+
+
 def test_the_password_is_the_desktops(rollouts: Rollouts) -> None:
     task = {**TASK, "evaluator": {
         "func": "exact_match",
@@ -202,9 +217,8 @@ def test_the_password_is_the_desktops(rollouts: Rollouts) -> None:
         ({"provider_name": "dcoker"}, "dcoker"),
         ({"provider_name": "local", "path_to_vm": "/vm.vmx"}, "path_to_vm"),
         ({"snapshot_name": "clean_desktop"}, "local desktops have no snapshots"),
-        ({"action_space": "pyautogui"}, "this version has no 'pyautogui'; allowed: computer_13"),
-        ({"action_space": "claude_computer_use"}, "this version has no 'claude_computer_use'"),
-        ({"observation_type": "som"}, "this version has no 'som'; allowed: screenshot, a11y_tree"),
+        ({"action_space": "vim"}, "this version has no 'vim'; allowed: computer_13, pyautogui, claude_computer_use"),
+        ({"observation_type": "smell"}, "this version has no 'smell'; allowed: screenshot, a11y_tree"),
         ({"observation_type": "a11y_tree", "require_a11y_tree": False}, "nothing would be seen"),
         ({"os_type": "Windows"}, "this version has no 'Windows'; allowed: Ubuntu"),
         ({"region": "us-east-1"}, "region belongs to clouds"),

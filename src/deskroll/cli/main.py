@@ -21,6 +21,7 @@ _COMMANDS = {
     "desktops": ("deskroll.cli.desktops:desktops", "Start desktops by hand, look at them, list them, reap leftovers."),
     "envs": ("deskroll.cli.envs:envs", "Which environments there are, and the tools of each."),
     "models": ("deskroll.cli.models:models", "Ask a model one question; serve a scripted one, without any key."),
+    "osworld": ("deskroll.cli.osworld:osworld", "OSWorld's own evaluators: install them, check them."),
     "pool": ("deskroll.cli.pool:pool", "Share desktops among programs: serve a pool, see it, steer it."),
     "report": ("deskroll.cli.report:report", "What a run came to: success, failures, time, cost; as a page, too."),
     "run": ("deskroll.cli.run:run", "Run an agent on tasks, in parallel, and score every attempt."),

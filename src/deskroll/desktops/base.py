@@ -216,10 +216,19 @@ class Desktop(Protocol):
     async def launch(self, command: Sequence[str] | str) -> None:
         """Start a program and leave it running."""
 
+    async def open_file(self, path: str) -> None:
+        """Open a file in its program; returns when its window is there."""
+
+    async def activate_window(self, name: str, *, strict: bool = False, by_class: bool = False) -> None:
+        """Bring the window of that title (or class) to the front; a `GuestError` of status 404 when there is none."""
+
+    async def close_window(self, name: str, *, strict: bool = False, by_class: bool = False) -> None:
+        """Ask the window of that title (or class) to close; a `GuestError` of status 404 when there is none."""
+
     async def read_file(self, path: str) -> bytes:
         """Read a file of the desktop."""
 
-    async def write_file(self, path: str, data: bytes) -> None:
+    async def write_file(self, path: str, data: bytes, *, timeout: float | None = None) -> None:
         """Write a file in the desktop, making its folder."""
 
     def forward(self, port: int) -> AbstractAsyncContextManager[tuple[str, int]]:

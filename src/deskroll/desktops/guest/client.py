@@ -26,6 +26,8 @@ from deskroll.errors import DesktopError, GuestError
 T = TypeVar("T")
 CALL_S = 30.0
 """Deadline of a call that should take milliseconds, on a machine under heavy load."""
+OPEN_S = 90.0
+"""For a program to start and show a file; the guest itself gives up a little earlier."""
 SCRIPT_S = 90.0
 """The longest that a script may run inside."""
 TYPING_S = 0.01
@@ -119,6 +121,11 @@ class GuestDesktop:
         body = msgspec.json.encode({"command": command, "shell": isinstance(command, str)})
         await self._transport.request("POST", "/setup/launch", timeout=self._timeout, body=body)
 
+    async def open_file(self, path: str) -> None:
+        """Open a file in its program; returns when its window is there."""
+        body = msgspec.json.encode({"path": path})
+        await self._transport.request("POST", "/setup/open_file", timeout=OPEN_S, body=body)
+
     async def windows(self) -> list[Window]:
         """All windows, oldest first; not on a stock guest."""
         return await self._get("/windows", list[Window])
@@ -136,6 +143,11 @@ class GuestDesktop:
         """Bring the window of that title (or class) to the front."""
         body = msgspec.json.encode({"window_name": name, "strict": strict, "by_class": by_class})
         await self._transport.request("POST", "/setup/activate_window", timeout=self._timeout, body=body)
+
+    async def close_window(self, name: str, *, strict: bool = False, by_class: bool = False) -> None:
+        """Ask the window of that title (or class) to close."""
+        body = msgspec.json.encode({"window_name": name, "strict": strict, "by_class": by_class})
+        await self._transport.request("POST", "/setup/close_window", timeout=self._timeout, body=body)
 
     async def read_file(self, path: str, *, max_size: int = MAX_FILE, timeout: float | None = None) -> bytes:
         """Read a file of the desktop."""
@@ -168,6 +180,12 @@ class GuestDesktop:
             return
         async with forward_through_guest(self._transport, port) as place:
             yield place
+
+    async def exchange(
+        self, method: str, path: str, *, timeout: float, body: bytes | aiohttp.FormData | None, max_answer: int
+    ) -> tuple[int, bytes]:
+        """Status and body of any request to the guest, for who speaks its protocol himself."""
+        return await self._transport.exchange(method, path, timeout=timeout, body=body, max_answer=max_answer)
 
     async def check(self) -> None:
         """Raise unless the guest answers and every part of the desktop is alive."""

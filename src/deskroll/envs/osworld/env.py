@@ -9,20 +9,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 
 from deskroll.actions import Action, Answer, Done, Fail
-from deskroll.actions.computer13 import decode
-from deskroll.desktops.base import ActionResult, DesktopSpec, Observe, Settle, StepResult
+from deskroll.desktops.base import ActionResult, DesktopSpec, Settle, StepResult
 from deskroll.envs.answers import judge_answer
 from deskroll.envs.base import Ending, Means, Moment
 from deskroll.envs.osworld.evaluate import check_evaluator, evaluate
+from deskroll.envs.osworld.observe import View
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import check_steps, prepare
-from deskroll.envs.osworld.tools import COMPUTER_13
-from deskroll.errors import ActionError, GuestError, InputError, SetupError, plain
+from deskroll.envs.osworld.setup import Around, check_steps, prepare
+from deskroll.errors import GuestError, InputError, SetupError
 from deskroll.types import Observation, Phase, Score, StopReason, Task, Tool, ToolRequest
 
 _log = logging.getLogger(__name__)
@@ -40,12 +39,9 @@ class OSWorldEnv:
         self._settings = settings
         self._desktop = means.desktop
         self._means = means
+        self._around = Around(task.id, settings)
         self._recording = False
-        self._observe = Observe(
-            screenshot="screenshot" in settings.observation_type,
-            tree="a11y_tree" in settings.observation_type and settings.require_a11y_tree,
-            terminal=settings.require_terminal,
-        )
+        self._view = View(settings)
         cap = settings.sleep_after_execution
         self._settle = Settle(react=min(Settle().react, cap), cap=cap)
 
@@ -69,7 +65,7 @@ class OSWorldEnv:
     @classmethod
     def offered(cls, settings: OSWorldSettings) -> Sequence[Tool]:
         """The computer."""
-        return [COMPUTER_13]
+        return [View(settings).tool]
 
     @staticmethod
     def check_task(task: Task) -> None:
@@ -79,7 +75,13 @@ class OSWorldEnv:
 
     @staticmethod
     def prepare(tasks: Sequence[Task], settings: OSWorldSettings, folder: Path) -> str:
-        """Nothing is shared: each desktop is made ready by its pool."""
+        """Nothing is shared: each desktop is made ready by its pool. Accounts and evaluators must be there."""
+        for task in tasks:
+            try:
+                check_steps(task, settings)
+                check_evaluator(task, settings.evaluators)
+            except InputError as error:
+                raise InputError(f"task {task.id!r}: {error}") from None
         return ""
 
     @property
@@ -89,10 +91,11 @@ class OSWorldEnv:
 
     async def reset(self) -> Observation:
         """Perform the set-up steps, and look."""
-        await prepare(self._task, self._desktop)
+        self._around = await prepare(self._task, self._desktop, self._settings)
         self._recording = self._settings.enable_recording and await self._record()
-        seen = await self._desktop.step((), settle=self._settle if self._task.setup else None, observe=self._observe)
-        return msgspec.structs.replace(_seen(seen, ()), instruction=self._task.instruction)
+        settle = self._settle if self._task.setup else None
+        seen = await self._view.shown(await self._desktop.step((), settle=settle, observe=self._view.observe))
+        return msgspec.structs.replace(seen, instruction=self._task.instruction)
 
     async def _record(self) -> bool:
         """Begin the recording; an attempt without one is worth more than none."""
@@ -104,14 +107,8 @@ class OSWorldEnv:
         return True
 
     def decode(self, call: ToolRequest) -> Sequence[Action]:
-        """One call is one action."""
-        if call.name != COMPUTER_13.name:
-            raise ActionError(f"there is no tool {plain(call.name, 80)!r}; tools: {COMPUTER_13.name}")
-        try:
-            raw: Any = msgspec.json.decode(call.arguments)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ActionError(f"{call.name}: the arguments are no JSON: {error}") from None
-        return (decode(raw, self._settings.screen_width, self._settings.screen_height),)
+        """The actions of a call, in the run's action space."""
+        return self._view.decode(call)
 
     async def step(self, actions: Sequence[Action]) -> Moment:
         """Act, let the screen settle, look; one of DONE, FAIL and an answer ends the episode."""
@@ -121,15 +118,16 @@ class OSWorldEnv:
         doing = doing[:end]
         if last is not None and not doing:
             return _ended(last, Observation(), StepResult())
-        seen = await self._desktop.step(doing, settle=self._settle, observe=self._observe)
-        observation = _seen(seen, [_result(each) for each in seen.results])
+        seen = await self._desktop.step(doing, settle=self._settle, observe=self._view.observe)
+        observation = await self._view.shown(seen, [_result(each) for each in seen.results])
         return _ended(last, observation, seen)
 
     async def score(self, ending: Ending) -> Score:
         """Judge the desktop's state or, where the task has no evaluator, the answer."""
         if "func" not in self._task.evaluator:
             return await judge_answer(self._task, ending.answer, self._settings, self._means.judge)
-        return await evaluate(self._task, self._desktop, ending)
+        whose = self._settings.evaluators
+        return await evaluate(self._task, self._desktop, ending, self._around, evaluators=whose, keep=self._means.keep)
 
     async def close(self) -> None:
         """Keep the recording; the desktop is its caller's."""
@@ -150,15 +148,6 @@ def _ended(last: Action | None, observation: Observation, seen: StepResult) -> M
     waited = sum(seen.seconds.get(part, 0.0) for part in ("settle", "look", "tree"))
     return Moment(
         observation=observation, stop=stop, answer=answer, seconds={Phase.SETTLE: waited}, settled=str(seen.settle)
-    )
-
-
-def _seen(seen: StepResult, results: Sequence[str]) -> Observation:
-    return Observation(
-        screenshot=seen.screenshot,
-        accessibility_tree=seen.tree,
-        terminal=seen.terminal,
-        results=tuple(results),
     )
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+from urllib.parse import urlsplit
+
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from deskroll.desktops.base import HEIGHTS, WIDTHS
 from deskroll.envs.answers import AnswerSettings
 
 _OFFERED = {
-    "action_space": ("computer_13",),
-    "observation_type": ("screenshot", "a11y_tree", "screenshot_a11y_tree"),
+    "action_space": ("computer_13", "pyautogui", "claude_computer_use"),
+    "observation_type": ("screenshot", "a11y_tree", "screenshot_a11y_tree", "som"),
     "os_type": ("Ubuntu",),
 }
 
@@ -25,6 +28,10 @@ class OSWorldSettings(AnswerSettings):
     """In pixels."""
     screen_height: int = Field(default=1080, ge=HEIGHTS[0], le=HEIGHTS[1])
     """In pixels."""
+    image_width: int | None = Field(default=None, ge=16, le=WIDTHS[1])
+    """The width of the picture that the agent is shown; none: the screen's. Its coordinates are mapped back."""
+    image_height: int | None = Field(default=None, ge=16, le=HEIGHTS[1])
+    """The height of that picture."""
     require_a11y_tree: bool = True
     """Whether desktops are asked for their accessibility tree at all; if not, no observation holds one."""
     require_terminal: bool = False
@@ -39,8 +46,39 @@ class OSWorldSettings(AnswerSettings):
     """What the desktops run."""
     enable_recording: bool = False
     """Whether each attempt leaves a video of its desktop (`recording.mp4`)."""
+    evaluators: Literal["auto", "native", "upstream"] = "auto"
+    """Whose code judges: deskroll's own where it has all that a part needs, else OSWorld's own
+    (`deskroll osworld install`); or one of them alone."""
     network: bool = False
     """Whether programs in the desktop reach the network."""
+    cache_dir: str = "cache"
+    """Where files that tasks download are kept, as OSWorld does: `<cache_dir>/<task id>/<uuid5>_<name>`."""
+    offline: bool = False
+    """Whether this machine fetches nothing: what tasks download must be in `cache_dir`."""
+    mirrors: dict[str, str] = Field(default_factory=dict)
+    """Where to fetch instead, by the beginning of an address: `{https://a/: https://b/}`, or `file:///folder/`."""
+    download_timeout: float = Field(default=300.0, gt=0.0, le=86_400.0)
+    """The longest that one file may take, in seconds."""
+    download_max_mb: int = Field(default=1024, ge=1, le=1024)
+    """The largest file, in MiB."""
+    browser_profile: str = "~/.config/google-chrome"
+    """The folder of the browser's profiles in the desktop."""
+    google_account: str = ""
+    """A JSON file with email and password, for tasks that log in at Google."""
+    google_drive: str = ""
+    """A JSON file with client_id, client_secret and refresh_token, for tasks that prepare a Google drive."""
+    google_api: str = "https://www.googleapis.com"
+    """Where Google Drive's API is."""
+    google_drive_page: str = "https://drive.google.com/drive/my-drive"
+    """The page that a login leads to."""
+
+    @field_validator("mirrors")
+    @classmethod
+    def _mirrors(cls, value: dict[str, str]) -> dict[str, str]:
+        for prefix, instead in value.items():
+            if not prefix or urlsplit(instead).scheme not in ("http", "https", "file"):
+                raise ValueError(f"{prefix!r}: {instead!r} must be an address with http, https or file")
+        return value
 
     @field_validator(*_OFFERED)
     @classmethod
@@ -52,6 +90,8 @@ class OSWorldSettings(AnswerSettings):
 
     @model_validator(mode="after")
     def _something_is_seen(self) -> OSWorldSettings:
-        if self.observation_type == "a11y_tree" and not self.require_a11y_tree:
-            raise ValueError("observation_type is 'a11y_tree' and require_a11y_tree is false: nothing would be seen")
+        if self.observation_type in ("a11y_tree", "som") and not self.require_a11y_tree:
+            raise ValueError(
+                f"observation_type is {self.observation_type!r} and require_a11y_tree is false: nothing would be seen"
+            )
         return self

@@ -17,6 +17,7 @@ from deskroll.desktops.providers.sim.screen import Screen
 HOME = "/home/user"
 MAX_FILE = 16 * 1024 * 1024
 """Bytes of one file."""
+_FIRST_ID = 0x400000
 MAX_COMMANDS = 1000
 """Commands that are remembered."""
 _STATES = "https://accessibility.ubuntu.example.org/ns/state"
@@ -62,11 +63,11 @@ class Contents:
         """Show a window of the program's name; returns the command as a line."""
         line = self.remember(command)
         name = _program(command)
-        number, screen = len(self.windows), self.screen
+        number, screen = self.windows[-1].id - _FIRST_ID + 1 if self.windows else 0, self.screen
         x, y = number * 32 % (screen.width // 2), 32 + number * 32 % (screen.height // 2)
         width, height = screen.width // 2, screen.height // 2 - 32
         window = Window(
-            id=0x400000 + number, title=name, wm_class=f"{name}.{name.capitalize()}", pid=1000 + number,
+            id=_FIRST_ID + number, title=name, wm_class=f"{name}.{name.capitalize()}", pid=1000 + number,
             x=x, y=y, width=width, height=height, active=False, minimized=False,
         )  # fmt: skip
         self.windows.append(window)
@@ -76,11 +77,25 @@ class Contents:
 
     def activate(self, name: str, *, strict: bool = False, by_class: bool = False) -> None:
         """Give the focus to the newest window of that title or class."""
+        found = self._find(name, strict=strict, by_class=by_class)
+        self.windows = [msgspec.structs.replace(window, active=n == found) for n, window in enumerate(self.windows)]
+
+    def close(self, name: str, *, strict: bool = False, by_class: bool = False) -> None:
+        """Take away the newest window of that title or class."""
+        del self.windows[self._find(name, strict=strict, by_class=by_class)]
+
+    def _find(self, name: str, *, strict: bool, by_class: bool) -> int:
         texts = [window.wm_class if by_class else window.title for window in self.windows]
         found = [n for n, text in enumerate(texts) if (text == name if strict else name in text)]
         if not found:
             raise BadRequest(f"no window matches {name!r}", status=404)
-        self.windows = [msgspec.structs.replace(window, active=n == found[-1]) for n, window in enumerate(self.windows)]
+        return found[-1]
+
+    def open_file(self, path: str) -> None:
+        """Show a window of the name of a file that was written before, or of a program."""
+        if "/" in path:
+            self.read_file(path)
+        self.launch([path])
 
     def tree(self) -> str:
         """The accessibility tree: an application and a frame for each window."""

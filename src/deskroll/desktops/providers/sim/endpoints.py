@@ -36,6 +36,10 @@ class _Text(msgspec.Struct):
     text: str
 
 
+class _Path(msgspec.Struct):
+    path: str = ""
+
+
 class _WindowName(msgspec.Struct):
     window_name: str = ""
     strict: bool = False
@@ -87,6 +91,22 @@ async def _activate(desktop: SimDesktop, request: web.Request) -> web.Response:
         raise BadRequest("window_name required")
     desktop.contents.activate(body.window_name, strict=body.strict, by_class=body.by_class)
     return web.Response(text="Window activated successfully")
+
+
+async def _close(desktop: SimDesktop, request: web.Request) -> web.Response:
+    body = await read_json(request, _WindowName)
+    if not body.window_name:
+        raise BadRequest("window_name required")
+    desktop.contents.close(body.window_name, strict=body.strict, by_class=body.by_class)
+    return web.Response(text="Window closed successfully.")
+
+
+async def _open_file(desktop: SimDesktop, request: web.Request) -> web.Response:
+    body = await read_json(request, _Path)
+    if not body.path:
+        raise BadRequest("Path not supplied!")
+    desktop.contents.open_file(body.path)
+    return web.Response(text="File opened and window activated successfully")
 
 
 async def _windows(desktop: SimDesktop, _request: web.Request) -> web.Response:
@@ -167,6 +187,8 @@ ENDPOINTS: Mapping[tuple[str, str], Endpoint] = {
     ("POST", "/setup/execute"): _execute,
     ("POST", "/setup/launch"): _launch,
     ("POST", "/setup/activate_window"): _activate,
+    ("POST", "/setup/close_window"): _close,
+    ("POST", "/setup/open_file"): _open_file,
     ("GET", "/windows"): _windows,
     ("GET", "/clipboard"): _read_clipboard,
     ("POST", "/clipboard"): _write_clipboard,

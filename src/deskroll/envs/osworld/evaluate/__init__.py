@@ -1,0 +1,13 @@
+"""Judges a desktop's state by a task's `evaluator`, in OSWorld's format.
+
+The rules (`postconfig`, `conj`, lists, options, `infeasible`, FAIL) are ours. Getters and metrics are upstream's own,
+in an environment and a sandbox of their own, or native ones. Guarantees: what cannot be judged raises
+`EvaluatorError`, with the reason; it is never a 0.
+"""
+
+from __future__ import annotations
+
+from deskroll.envs.osworld.evaluate.choice import Evaluators
+from deskroll.envs.osworld.evaluate.evaluation import check_evaluator, evaluate
+
+__all__ = ["Evaluators", "check_evaluator", "evaluate"]

@@ -1,0 +1,81 @@
+"""One attempt judged: postconfig, then each part by whoever judges it, then the rules."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+
+from deskroll.desktops.base import Desktop
+from deskroll.envs.base import Ending
+from deskroll.envs.osworld.evaluate import rules
+from deskroll.envs.osworld.evaluate.choice import Evaluators, Judge, choose
+from deskroll.envs.osworld.evaluate.native import engine
+from deskroll.envs.osworld.evaluate.parts import Evaluation, evaluation_of
+from deskroll.envs.osworld.evaluate.upstream import judging
+from deskroll.envs.osworld.evaluate.verdict import Verdict
+from deskroll.envs.osworld.settings import OSWorldSettings
+from deskroll.envs.osworld.setup import Around, perform
+from deskroll.errors import EvaluatorError, InputError, SetupError
+from deskroll.types import Score, Task
+
+Keep = Callable[[str, bytes], object]
+"""Keeps a file with the attempt, under that name."""
+TRACEBACK = "evaluator.txt"
+"""The file that an evaluator's traceback is kept in."""
+
+
+def check_evaluator(task: Task, evaluators: Evaluators | str = Evaluators.AUTO) -> None:
+    """Refuse a task whose evaluator does not exist, or is not installed."""
+    if task.evaluator.get("func") is not None:
+        choose(evaluation_of(task.evaluator), Evaluators(evaluators))
+
+
+async def evaluate(
+    task: Task,
+    desktop: Desktop,
+    ending: Ending,
+    around: Around | None = None,
+    *,
+    evaluators: Evaluators | str = Evaluators.AUTO,
+    keep: Keep = lambda name, data: None,
+) -> Score:
+    """The score of what was left behind. `around` is what the task's set-up was done with; `keep` gets tracebacks."""
+    around = around or Around(task.id, OSWorldSettings())
+    try:
+        evaluation = evaluation_of(task.evaluator)
+        if (score := rules.by_ending(evaluation, ending.stop)) is not None:
+            return score
+        judges = choose(evaluation, Evaluators(evaluators))
+        await _postconfig(evaluation, desktop, around)
+        verdicts: list[Verdict] = []
+        value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, around, verdicts))
+        return Score(value=value, reason="; ".join(each.reason for each in verdicts))
+    except (EvaluatorError, InputError) as error:
+        if isinstance(error, judging.UpstreamError):
+            keep(TRACEBACK, error.traceback.encode(errors="replace"))
+        raise EvaluatorError(f"task {task.id!r}: {error}") from error
+
+
+async def _values(
+    task: Task,
+    evaluation: Evaluation,
+    judges: Sequence[Judge],
+    desktop: Desktop,
+    around: Around,
+    verdicts: list[Verdict],
+) -> AsyncIterator[float]:
+    for part, judge in zip(evaluation.parts, judges, strict=True):
+        if judge is Judge.NATIVE:
+            verdicts.append(await engine.judge(part, desktop))
+        else:
+            verdicts.append(await judging.judge(part, desktop, task, around))
+        yield verdicts[-1].value
+
+
+async def _postconfig(evaluation: Evaluation, desktop: Desktop, around: Around) -> None:
+    if not evaluation.postconfig:
+        return
+    try:
+        await perform(evaluation.postconfig, desktop, replace(around, forgiving=True))
+    except SetupError as error:
+        raise EvaluatorError(f"evaluator.postconfig: {error}") from error

@@ -1,0 +1,159 @@
+"""Native getters: what a desktop's state is, for native metrics.
+
+A file that is not there is `None`, which every metric scores 0. Anything else that goes wrong rises.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import posixpath
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from deskroll.desktops.base import Desktop, Observe, RunResult
+from deskroll.envs.osworld.evaluate.native.office import docx_paragraphs, pptx_texts, xlsx_sheets
+from deskroll.envs.osworld.evaluate.native.values import File, NotComparable, Unreadable
+from deskroll.errors import GuestError
+
+Config = Mapping[str, Any]
+Get = Callable[[Desktop, Config], Awaitable[object]]
+_RUN_S = 120.0
+_BROWSERS = ("google-chrome", "chromium")
+_MODES = {1: "light", 2: "dark"}
+
+
+async def _run(desktop: Desktop, config: Config) -> RunResult:
+    """As the guest's /execute does it, only that a string always goes through the shell."""
+    command = config.get("command", "")
+    if not isinstance(command, str):
+        command = [str(word) for word in command]
+        if str(config.get("shell", "")).lower() == "true":
+            command = ["/bin/sh", "-c", *command]
+    return await desktop.run(command, timeout=_RUN_S)
+
+
+async def _vm_command_line(desktop: Desktop, config: Config) -> object:
+    return (await _run(desktop, config)).output
+
+
+async def _vm_command_error(desktop: Desktop, config: Config) -> object:
+    return (await _run(desktop, config)).error
+
+
+async def _vm_terminal_output(desktop: Desktop, config: Config) -> object:
+    seen = await desktop.step((), settle=None, observe=Observe(screenshot=False, terminal=True))
+    return seen.terminal
+
+
+async def _rule(desktop: Desktop, config: Config) -> object:
+    if config.get("rules") is None:
+        raise NotComparable("evaluator.expected must be of type rule, with rules")
+    return config["rules"]
+
+
+async def _inline_file(desktop: Desktop, config: Config) -> object:
+    """A file that stands in the task itself: `{"dest": name, "text": ...}`, or `base64`."""
+    name = str(config.get("dest", "file"))
+    if "text" in config:
+        return File(name=name, data=str(config["text"]).encode())
+    try:
+        return File(name=name, data=base64.b64decode(str(config.get("base64", "")), validate=True))
+    except binascii.Error as error:
+        raise NotComparable(f"inline_file {name!r}: base64: {error}") from None
+
+
+async def _vm_file(desktop: Desktop, config: Config) -> object:
+    if config.get("multi"):
+        paths, names = list(config.get("path", ())), list(config.get("dest", ()))
+        wanted = config.get("gives", [0])
+        files = [await _read(desktop, str(paths[n]), str(names[n])) for n in sorted(wanted)]
+        return files[0] if len(files) == 1 else files
+    path = str(config.get("path", ""))
+    return await _read(desktop, path, str(config.get("dest") or posixpath.basename(path)))
+
+
+async def _read(desktop: Desktop, path: str, name: str) -> File | None:
+    try:
+        return File(name=name, data=await desktop.read_file(path))
+    except GuestError as error:
+        if error.status == HTTPStatus.NOT_FOUND:
+            return None
+        raise
+
+
+async def _in_home(desktop: Desktop, path: str, name: str) -> File | None:
+    home = (await desktop.run('printf %s "$HOME"', timeout=_RUN_S)).output.strip()
+    return await _read(desktop, posixpath.join(home, path), name)
+
+
+async def _vlc_config(desktop: Desktop, config: Config) -> object:
+    return await _in_home(desktop, ".config/vlc/vlcrc", str(config.get("dest", "vlcrc")))
+
+
+async def _chrome_appearance_mode_ui(desktop: Desktop, config: Config) -> object:
+    """`light`, `dark` or `system`, by the profile that was written last; a browser without any says `system`."""
+    places = " ".join(f"~/.config/{each}/*/Preferences ~/snap/*/common/{each}/*/Preferences" for each in _BROWSERS)
+    found = (await desktop.run(f"ls -1t {places} 2>/dev/null", timeout=_RUN_S)).output.splitlines()
+    for path in found[:1]:
+        file = await _read(desktop, path, "Preferences")
+        if file is not None:
+            return _mode(file)
+    return "system"
+
+
+def _mode(file: File) -> str:
+    try:
+        preferences = msgspec.json.decode(file.data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Unreadable(f"the browser's Preferences are no JSON: {error}") from None
+    theme = preferences
+    for name in ("browser", "theme"):
+        theme = theme.get(name) if isinstance(theme, dict) else None
+    chosen = [theme.get(name) for name in ("color_scheme2", "color_scheme")] if isinstance(theme, dict) else []
+    return next((_MODES[each] for each in chosen if isinstance(each, int) and each in _MODES), "system")
+
+
+async def _docx_paragraphs(desktop: Desktop, config: Config) -> object:
+    file = await _vm_file(desktop, config)
+    return docx_paragraphs(file) if isinstance(file, File) else None
+
+
+async def _pptx_texts(desktop: Desktop, config: Config) -> object:
+    file = await _vm_file(desktop, config)
+    return pptx_texts(file) if isinstance(file, File) else None
+
+
+async def _xlsx_cells(desktop: Desktop, config: Config) -> object:
+    """The rows of a sheet (`sheet`: its name; without one, the first), numbers without needless decimals."""
+    file = await _vm_file(desktop, config)
+    if not isinstance(file, File):
+        return None
+    sheets = xlsx_sheets(file)
+    name = config.get("sheet", next(iter(sheets), ""))
+    if name not in sheets:
+        return None
+    return [[_whole(cell) for cell in row] for row in sheets[name]]
+
+
+def _whole(cell: object) -> object:
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
+
+
+GETTERS: Mapping[str, Get] = {
+    "vm_command_line": _vm_command_line,
+    "vm_file": _vm_file,
+    "rule": _rule,
+    "vm_command_error": _vm_command_error,
+    "vm_terminal_output": _vm_terminal_output,
+    "vlc_config": _vlc_config,
+    "chrome_appearance_mode_ui": _chrome_appearance_mode_ui,
+    "inline_file": _inline_file,
+    "docx_paragraphs": _docx_paragraphs,
+    "pptx_texts": _pptx_texts,
+    "xlsx_cells": _xlsx_cells,
+}
+"""By OSWorld's names; the last four are ours alone."""

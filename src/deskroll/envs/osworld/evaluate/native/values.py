@@ -1,0 +1,28 @@
+"""What native getters hand to native metrics, and how they say that there is nothing to judge."""
+
+from __future__ import annotations
+
+from deskroll.types import Record
+
+
+class File(Record, frozen=True):
+    """A file, as it was when it was fetched."""
+
+    name: str
+    """Its last name: the ending says what it is."""
+    data: bytes
+
+    def text(self) -> str:
+        """As text, with line ends as Python reads them; `Unreadable` where it is none."""
+        try:
+            return self.data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        except UnicodeDecodeError as error:
+            raise Unreadable(f"{self.name} is no UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+class Unreadable(ValueError):
+    """A document is not what its name says, or too large to be looked at."""
+
+
+class NotComparable(ValueError):
+    """A metric was given something that it does not compare: the task's own mistake."""

@@ -1,0 +1,117 @@
+"""One part judged by upstream's code, on one desktop."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from deskroll.desktops.base import Desktop
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.envs.osworld.evaluate.parts import Getter, Part
+from deskroll.envs.osworld.evaluate.upstream.crew import Crew
+from deskroll.envs.osworld.evaluate.upstream.place import find_environment
+from deskroll.envs.osworld.evaluate.upstream.relay import serving
+from deskroll.envs.osworld.evaluate.verdict import Verdict
+from deskroll.envs.osworld.setup.around import Around
+from deskroll.envs.osworld.setup.downloads import fetched
+from deskroll.errors import EvaluatorError, SetupError, plain
+from deskroll.types import Task
+
+JUDGE_S = 300.0
+"""How long one part may take: a page of a slow site is waited for by upstream itself for minutes."""
+_crews: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Crew] = weakref.WeakKeyDictionary()
+
+
+class UpstreamError(EvaluatorError):
+    """Upstream's code did not come to a value."""
+
+    def __init__(self, message: str, traceback: str) -> None:
+        super().__init__(message)
+        self.traceback = traceback
+        """Its own, for whoever looks into it."""
+
+
+def crew() -> Crew:
+    """The workers of the running loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _crews:
+        environment = find_environment()
+        if environment is None:
+            raise EvaluatorError("OSWorld's own evaluators are not installed; run: deskroll osworld install")
+        _crews[loop] = Crew(environment)
+    return _crews[loop]
+
+
+async def close_crew() -> None:
+    """End the workers of the running loop."""
+    found = _crews.pop(asyncio.get_running_loop(), None)
+    if found is not None:
+        await found.close()
+
+
+async def judge(part: Part, desktop: Desktop, task: Task, around: Around, seconds: float = JUDGE_S) -> Verdict:
+    """The value of one part; `EvaluatorError` where there is none, a `DesktopError` where it is the desktop's fault."""
+    if not isinstance(desktop, GuestDesktop):
+        raise EvaluatorError(f"{part.func}: desktop {desktop.id} has no guest that OSWorld's evaluators could ask")
+    files = {**around.outputs, **await _cloud_files(part, around)}
+    async with crew().worker() as worker, serving(desktop, worker.folder, files) as relay:
+        answer = await worker.ask(_job(part, task), seconds)
+    if relay.failure is not None:
+        raise relay.failure
+    if answer.value is None:
+        raise UpstreamError(
+            f"{part.func}: {plain(answer.error)}", f"{answer.traceback}\n\nIt printed:\n{worker.said()}"
+        )
+    if not 0.0 <= answer.value <= 1.0:
+        raise EvaluatorError(f"{part.func} gave {answer.value:g}, which is no score")
+    return Verdict(value=answer.value, reason=f"{part.func}: {answer.value:g}")
+
+
+def _job(part: Part, task: Task) -> Mapping[str, Any]:
+    return {
+        "task_id": task.id,
+        "instruction": task.instruction,
+        "config": msgspec.to_builtins(task.setup),
+        "evaluator": msgspec.to_builtins(task.evaluator),
+        "func": part.func,
+        "result": _config(part.result),
+        "expected": _config(part.expected),
+        "options": msgspec.to_builtins(part.options),
+    }
+
+
+def _config(getter: Getter | None) -> Any:
+    return msgspec.to_builtins(getter.config) if getter is not None else None
+
+
+async def _cloud_files(part: Part, around: Around) -> dict[str, bytes]:
+    """What upstream would download, fetched by this machine: the sandbox has no network."""
+    files = {}
+    for getter in part.getters:
+        if getter.type == "cloud_file":
+            for url, name in _named_files(getter.config):
+                files[name] = await _cloud_file(url, name, around)
+    return files
+
+
+def _named_files(config: Mapping[str, Any]) -> list[tuple[str, str]]:
+    found = [config.get(key) for key in ("path", "dest")]
+    urls, names = found if config.get("multi") else ([each] for each in found)
+    if not all(isinstance(each, list) and all(isinstance(one, str) for one in each) for each in (urls, names)):
+        raise EvaluatorError("cloud_file: path and dest must be an address and a name, or with multi lists of them")
+    return list(zip(urls or (), names or (), strict=False))
+
+
+async def _cloud_file(url: str, name: str, around: Around) -> bytes:
+    here = around.cache / name  # where upstream itself would have put it
+    try:
+        if here.resolve().is_relative_to(around.cache.resolve()) and here.is_file():
+            return await asyncio.to_thread(here.read_bytes)
+        return await fetched(url, posixpath.basename(name), around)
+    except (SetupError, OSError) as error:
+        raise EvaluatorError(f"cloud_file: {error}") from error

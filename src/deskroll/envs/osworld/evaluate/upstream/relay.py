@@ -1,0 +1,143 @@
+"""What a job in a sandbox reaches: the read-only half of its desktop's guest, and two ports inside of the desktop.
+
+Guarantees: requests go through the desktop's own connection, so they end with its lease. A desktop that fails while it
+is asked is remembered (`failure`): upstream's getters keep that to themselves and would score 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.desktops.guest.files import MAX_FILE
+from deskroll.errors import DesktopError, EvaluatorError, plain
+
+SERVER_PORT = 5000
+_FORWARDED = (9222, 8080)
+"""Chromium's debugging, VLC."""
+_REQUEST_S = 130.0
+_CHUNK = 64 * 1024
+_SERVED = {
+    "/accessibility", "/cursor_position", "/desktop_path", "/execute", "/file", "/list_directory", "/platform",
+    "/run_python", "/screen_size", "/screenshot", "/terminal", "/wallpaper", "/window_size",
+}  # fmt: skip
+
+
+class Relay:
+    """The guest's server, served at a socket."""
+
+    def __init__(self, desktop: GuestDesktop) -> None:
+        self._desktop = desktop
+        self.failure: DesktopError | None = None
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Pass one request on."""
+        if request.path not in _SERVED:
+            return web.json_response({"error": f"evaluators have no {request.path}"}, status=404)
+        body: bytes | aiohttp.FormData | None = None
+        if request.content_type in ("application/x-www-form-urlencoded", "multipart/form-data"):
+            form = await request.post()
+            body = aiohttp.FormData({name: value for name, value in form.items() if isinstance(value, str)})
+        elif request.can_read_body:
+            body = await request.read()
+        try:
+            status, answer = await self._desktop.exchange(
+                request.method, request.path_qs, timeout=_REQUEST_S, body=body, max_answer=MAX_FILE
+            )
+        except DesktopError as error:
+            self.failure = self.failure or error
+            return web.json_response({"error": "the desktop is gone"}, status=502)
+        return web.Response(status=status, body=answer)
+
+
+@asynccontextmanager
+async def serving(desktop: GuestDesktop, folder: Path, files: Mapping[str, bytes]) -> AsyncIterator[Relay]:
+    """Serve a desktop and the files of a job in a folder, for as long as the block lasts."""
+    relay = Relay(desktop)
+    async with AsyncExitStack() as stack:
+        stack.callback(_clean, folder)
+        _lay_out(folder / "files", files)
+        runner = web.ServerRunner(web.Server(relay.handle))
+        stack.push_async_callback(runner.cleanup)
+        await runner.setup()
+        await web.UnixSite(runner, str(_open(folder, SERVER_PORT))).start()
+        for port in _FORWARDED:
+            place = await stack.enter_async_context(desktop.forward(port))
+            await stack.enter_async_context(_forwarding(place, _open(folder, port)))
+        for each in folder.glob("*.sock"):
+            each.chmod(0o666)
+        yield relay
+
+
+def _open(folder: Path, port: int) -> Path:
+    return folder / f"{port}.sock"
+
+
+def _clean(folder: Path) -> None:
+    for each in folder.glob("*.sock"):
+        each.unlink(missing_ok=True)
+    shutil.rmtree(folder / "files", ignore_errors=True)
+
+
+def _lay_out(folder: Path, files: Mapping[str, bytes]) -> None:
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    for name, data in files.items():
+        path = (folder / name).resolve()
+        if not path.is_relative_to(folder.resolve()) or path == folder.resolve():
+            raise EvaluatorError(f"dest is {plain(name)!r}, which is no name of a file below the cache")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(0o644)
+
+
+@asynccontextmanager
+async def _forwarding(place: tuple[str, int], path: Path) -> AsyncIterator[None]:
+    connections: set[asyncio.Task[None]] = set()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            connections.add(task)
+            task.add_done_callback(connections.discard)
+        with contextlib.suppress(asyncio.CancelledError, OSError):  # ended by leaving the block, or by either side
+            await _carry_both(place, reader, writer)
+
+    server = await asyncio.start_unix_server(accept, str(path))
+    try:
+        yield
+    finally:
+        server.close()
+        for task in list(connections):
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+
+async def _carry_both(place: tuple[str, int], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        inner_reader, inner_writer = await asyncio.open_connection(*place)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(_carry(reader, inner_writer))
+                tasks.create_task(_carry(inner_reader, writer))
+        except* OSError:
+            pass  # either side may hang up at any time
+        finally:
+            inner_writer.close()
+    finally:
+        writer.close()
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while chunk := await reader.read(_CHUNK):
+        writer.write(chunk)
+        await writer.drain()
+    writer.write_eof()

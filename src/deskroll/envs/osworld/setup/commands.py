@@ -1,0 +1,131 @@
+"""execute, command, launch: programs in the desktop.
+
+Guarantees: the desktop's password, which commands get in place of `{CLIENT_PASSWORD}`, is in no message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+import time
+
+from deskroll.desktops.base import Desktop, RunResult
+from deskroll.envs.osworld.setup.around import Around
+from deskroll.envs.osworld.setup.records import Execute, Launch, Until, is_true
+from deskroll.errors import GuestError, SetupError, plain
+
+_log = logging.getLogger(__name__)
+RUN_S = 120.0
+"""For a command; that of OSWorld's own guest."""
+UNTIL_S = 300.0
+"""For all repetitions of a command; upstream's has no end."""
+_AGAIN_S = 0.3
+_REFUSALS = 5
+"""So many times a guest may refuse a command that is repeated; upstream's number."""
+
+
+async def execute(desktop: Desktop, given: Execute, around: Around) -> None:
+    """Run a command to its end, once or until what is asked for is so."""
+    shown = plain(str(given.command), 200)
+    command = _filled(_resolved(given), around)
+    if given.until is not None:
+        done = await _repeated(desktop, command, given.until, shown, around)
+    else:
+        done = await desktop.run(command, timeout=RUN_S)
+        if done.returncode != 0:
+            said = hidden(plain(done.error or done.output), around)
+            _failed(f"{shown!r} ended with {done.returncode}: {said}", around)
+    for name, text in ((given.stdout, done.output), (given.stderr, done.error)):
+        if name:
+            around.outputs[name] = text.encode(errors="surrogateescape")
+
+
+async def launch(desktop: Desktop, given: Launch, around: Around) -> None:
+    """Start a program and leave it running."""
+    await desktop.launch(_resolved(given))
+
+
+def _failed(what: str, around: Around) -> None:
+    if not around.forgiving:
+        raise SetupError(what)
+    note(f"task {around.task_id!r}: {what}")
+
+
+def note(what: str) -> None:
+    """Say what went wrong where upstream goes on."""
+    _log.info("%s; going on, as OSWorld does after the agent has ended", what)
+
+
+def _resolved(given: Execute | Launch) -> list[str] | str:
+    """What to run: a list of words, or a string for the shell."""
+    command = given.command
+    if not command or not any(command):
+        raise SetupError("the command is empty; give a list of words, or a string")
+    shell = isinstance(command, str) if given.shell is None else is_true(given.shell)
+    if shell:
+        # Python gives a list with shell=True to `sh -c LIST[0] LIST[1:]`, and so does OSWorld's guest.
+        return command if isinstance(command, str) else ["/bin/sh", "-c", *command]
+    if isinstance(command, list):
+        return command
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise SetupError(f"the command cannot be split into words: {error}; give a list, or shell: true") from None
+
+
+def _filled(command: list[str] | str, around: Around) -> list[str] | str:
+    if isinstance(command, list):
+        return [_fill(word, around) for word in command]
+    return _fill(command, around)
+
+
+def _fill(text: str, around: Around) -> str:
+    width, height = around.settings.screen_width, around.settings.screen_height
+    for name, value in (
+        ("CLIENT_PASSWORD", around.settings.client_password),
+        ("SCREEN_WIDTH_HALF", width // 2),
+        ("SCREEN_HEIGHT_HALF", height // 2),
+        ("SCREEN_WIDTH", width),
+        ("SCREEN_HEIGHT", height),
+    ):
+        text = text.replace(f"{{{name}}}", str(value))
+    return text
+
+
+def hidden(text: str, around: Around) -> str:
+    """A text without the desktop's password, since a shell or a guest may repeat a command in its error.
+
+    OSWorld's usual one is no secret, and an ordinary word.
+    """
+    secret = around.settings.client_password
+    return text if secret in ("", "password") else text.replace(secret, "***")
+
+
+async def _repeated(desktop: Desktop, command: list[str] | str, until: Until, shown: str, around: Around) -> RunResult:
+    deadline = time.monotonic() + UNTIL_S
+    refusals = 0
+    while True:
+        last = ""
+        try:
+            done = await desktop.run(command, timeout=RUN_S)
+        except GuestError as error:
+            refusals += 1
+            if refusals >= _REFUSALS:
+                raise
+            last = hidden(str(error), around)
+        else:
+            if _is_so(done, until):
+                return done
+            last = f"it ended with {done.returncode}"
+        if time.monotonic() >= deadline:
+            raise SetupError(f"{shown!r} was repeated for {UNTIL_S:g} s, and its `until` was never so; last: {last}")
+        await asyncio.sleep(_AGAIN_S)
+
+
+def _is_so(done: RunResult, until: Until) -> bool:
+    return (
+        (until.returncode is not None and done.returncode == until.returncode)
+        or (until.stdout is not None and until.stdout in done.output)
+        or (until.stderr is not None and until.stderr in done.error)
+    )

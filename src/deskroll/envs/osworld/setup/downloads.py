@@ -1,0 +1,198 @@
+"""download: files that this machine fetches for a task, once, and puts into its desktops.
+
+    <cache_dir>/<task id>/<uuid5 of the address>_<name>           as OSWorld keeps it
+                          <uuid5 of the address>_<name>.sha256    its checksum, as sha256sum writes it
+
+Guarantees: a file has its name only when it is whole; attempts that want it at the same time, in whatever process,
+fetch it once; a file that is not what its checksum says is never used; with `offline` no address is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import posixpath
+import tempfile
+import uuid
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import aiohttp
+
+from deskroll.desktops.base import Desktop
+from deskroll.envs.osworld.settings import OSWorldSettings
+from deskroll.envs.osworld.setup.around import Around
+from deskroll.envs.osworld.setup.locks import locked
+from deskroll.envs.osworld.setup.records import Download
+from deskroll.errors import SetupError, plain
+
+UPLOAD_S = 600.0
+"""For a file's way into the desktop; upstream's."""
+_TRIES = 3
+_PAUSE_S = 0.5
+"""Before a second try; a server that is overloaded needs it, and nothing tells when it is well. Doubles."""
+_CONNECT_S = 30.0
+_CHUNK = 256 * 1024
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class _Passing(Exception):
+    """A failure that another try may mend."""
+
+
+async def download(desktop: Desktop, given: Download, around: Around) -> None:
+    """Fetch files, unless they are here, and write them into the desktop."""
+    for file in given.files:
+        data = await fetched(file.url, posixpath.basename(file.path), around)
+        await desktop.write_file(file.path, data, timeout=UPLOAD_S)
+
+
+def cache_name(url: str, name: str) -> str:
+    """What OSWorld calls a file of that address in its cache."""
+    return f"{uuid.uuid5(uuid.NAMESPACE_URL, url)}_{name}"
+
+
+async def fetched(url: str, name: str, around: Around) -> bytes:
+    """The bytes of a file, from the cache or from where it is."""
+    path = around.cache / cache_name(url, name)
+    try:
+        if not path.is_file():
+            await _into_cache(url, path, around.settings)
+        return await asyncio.to_thread(_checked, path)
+    except OSError as error:
+        raise SetupError(f"{path}: {error.strerror or error}; see to it, or set cache_dir") from error
+
+
+async def _into_cache(url: str, path: Path, settings: OSWorldSettings) -> None:
+    source = _mirrored(url, settings)
+    parts = urlsplit(source)
+    if settings.offline and parts.scheme != "file":
+        raise SetupError(f"{plain(url)} is not in the cache, and offline is set; put the file at {path}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    async with locked(path.with_name(f".{path.name}.lock")):
+        if path.is_file():
+            return  # somebody else was quicker
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as part:
+            try:
+                digest = await _fill(part.fileno(), source, settings)
+                os.fsync(part.fileno())
+                os.fchmod(part.fileno(), 0o644)
+                _side(path).write_text(f"{digest}  {path.name}\n")
+                Path(part.name).rename(path)
+            finally:
+                Path(part.name).unlink(missing_ok=True)
+
+
+def _mirrored(url: str, settings: OSWorldSettings) -> str:
+    """Where to ask for it. Only a mirror may be a folder of this machine: a task must not read our files."""
+    fitting = [prefix for prefix in settings.mirrors if url.startswith(prefix)]
+    if fitting:
+        prefix = max(fitting, key=len)
+        return settings.mirrors[prefix] + url[len(prefix) :]
+    if urlsplit(url).scheme not in ("http", "https"):
+        raise SetupError(f"{plain(url)!r} is no address that can be fetched; allowed: http and https")
+    return url
+
+
+async def _fill(file: int, source: str, settings: OSWorldSettings) -> str:
+    """Write what is at an address into an open file; returns its checksum."""
+    parts = urlsplit(source)
+    if parts.scheme == "file":
+        return await asyncio.to_thread(_copy, Path(unquote(parts.path)), file, settings)
+    shown, pause, last = plain(source), _PAUSE_S, ""
+    try:
+        async with asyncio.timeout(settings.download_timeout):
+            for n in range(_TRIES):
+                if n:
+                    await asyncio.sleep(pause)
+                    pause *= 2
+                try:
+                    return await _get(source, file, settings)
+                except (_Passing, aiohttp.ClientError, OSError) as error:
+                    last = plain(f"{error}" or type(error).__name__)
+    except TimeoutError:
+        raise SetupError(f"{shown} did not arrive within {settings.download_timeout:g} s (download_timeout)") from None
+    raise SetupError(f"{shown} could not be fetched, in {_TRIES} tries: {last}; a mirror can be set (mirrors)")
+
+
+async def _get(source: str, file: int, settings: OSWorldSettings) -> str:
+    os.ftruncate(file, 0)
+    os.lseek(file, 0, os.SEEK_SET)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
+    async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
+        try:
+            response = await session.get(source)
+        except aiohttp.InvalidURL:
+            raise SetupError(f"{plain(source)!r} is no address") from None
+        async with response:
+            if response.status != HTTPStatus.OK:
+                said = f"{plain(source)} answers {response.status}"
+                if response.status in _PASSING:
+                    raise _Passing(said)
+                raise SetupError(f"{said}; a mirror can be set (mirrors)")
+            return await _stream(response, file, settings)
+
+
+async def _stream(response: aiohttp.ClientResponse, file: int, settings: OSWorldSettings) -> str:
+    digest, size, most = hashlib.sha256(), 0, settings.download_max_mb * 1024 * 1024
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        size += len(chunk)
+        _check_size(size, most, str(response.url))
+        digest.update(chunk)
+        _write(file, chunk)
+    return digest.hexdigest()
+
+
+def _copy(source: Path, file: int, settings: OSWorldSettings) -> str:
+    most = settings.download_max_mb * 1024 * 1024
+    if not source.is_file():
+        raise SetupError(f"{source} is not there; it stands for an address by way of mirrors")
+    _check_size(source.stat().st_size, most, str(source))
+    digest = hashlib.sha256()
+    with source.open("rb") as data:
+        while chunk := data.read(_CHUNK):
+            digest.update(chunk)
+            _write(file, chunk)
+    return digest.hexdigest()
+
+
+def _check_size(size: int, most: int, name: str) -> None:
+    if size > most:
+        raise SetupError(f"{plain(name)} has more than {most // 1024 // 1024} MiB (download_max_mb)")
+
+
+def _write(file: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
+
+
+def _side(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _checked(path: Path) -> bytes:
+    """A file of the cache, compared with its checksum; one that somebody put there gets its checksum now."""
+    data, side = path.read_bytes(), _side(path)
+    digest = hashlib.sha256(data).hexdigest()
+    try:
+        noted = side.read_text().split()
+    except FileNotFoundError:
+        _note(side, f"{digest}  {path.name}\n")
+        return data
+    if noted[:1] != [digest]:
+        raise SetupError(f"{path} is not what {side.name} says: it was changed or damaged; remove both, or the latter")
+    return data
+
+
+def _note(side: Path, text: str) -> None:
+    """Whole or not at all: others may read it at the same time."""
+    try:
+        with tempfile.NamedTemporaryFile("w", dir=side.parent, prefix=".part-", delete=False) as part:
+            part.write(text)
+            os.fchmod(part.fileno(), 0o644)
+        Path(part.name).rename(side)
+    except OSError:
+        pass  # a folder that we may only read: its files are used as they are

@@ -1,0 +1,105 @@
+"""The table of steps, by OSWorld's names; checks a task's steps and performs them.
+
+Guarantees: a step that fails ends the set-up at once, as `setup`, and the error says which step of which task it was;
+none is left out in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from deskroll.desktops.base import Desktop
+from deskroll.envs.osworld.settings import OSWorldSettings
+from deskroll.envs.osworld.setup import accounts, commands, downloads, drive, history, login, tabs, windows
+from deskroll.envs.osworld.setup import records as told
+from deskroll.envs.osworld.setup.around import Around
+from deskroll.errors import GuestError, InputError, SetupError, plain
+from deskroll.types import Record, Task
+
+Perform = Callable[[Desktop, Any, Around], Awaitable[None]]
+
+
+async def _sleep(desktop: Desktop, given: told.Sleep, around: Around) -> None:
+    await asyncio.sleep(given.seconds)  # the task's own wish
+
+
+STEPS: Mapping[str, tuple[type[Record], Perform]] = {
+    "execute": (told.Execute, commands.execute),
+    "command": (told.Execute, commands.execute),
+    "launch": (told.Launch, commands.launch),
+    "sleep": (told.Sleep, _sleep),
+    "open": (told.Open, windows.open_file),
+    "activate_window": (told.WindowName, windows.activate),
+    "close_window": (told.WindowName, windows.close),
+    "download": (told.Download, downloads.download),
+    "chrome_open_tabs": (told.OpenTabs, tabs.open_tabs),
+    "chrome_close_tabs": (told.CloseTabs, tabs.close_tabs),
+    "update_browse_history": (told.History, history.update),
+    "login": (told.Login, login.login),
+    "googledrive": (told.Drive, drive.operate),
+}
+_FORGIVEN = ("execute", "command", "launch", "activate_window", "close_window")
+"""Steps that a guest may refuse in `postconfig`: upstream logs that and goes on."""
+
+
+def check_steps(task: Task, settings: OSWorldSettings | None = None) -> None:
+    """Refuse a task with a step that does not exist, is told nonsense or (with `settings`) lacks its account."""
+    for where, step in _steps(task):
+        kind = str(step.get("type"))
+        if kind not in STEPS:
+            raise InputError(f"{where}.type is {plain(kind, 80)!r}; there is no such step; known: {', '.join(STEPS)}")
+        try:
+            told.read(step.get("parameters", {}), STEPS[kind][0])
+        except msgspec.ValidationError as error:
+            raise InputError(f"{where} ({kind}): parameters: {error}") from None
+        if settings is not None:
+            try:
+                accounts.check(kind, settings)
+            except SetupError as error:
+                raise InputError(f"{where} ({kind}): {error}") from None
+
+
+def _steps(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    after = task.evaluator.get("postconfig", [])
+    if not isinstance(after, list | tuple):
+        raise InputError("evaluator.postconfig is no list of steps")
+    for name, steps in (("config", task.setup), ("evaluator.postconfig", after)):
+        for n, step in enumerate(steps):
+            if not isinstance(step, Mapping):
+                raise InputError(f'{name}[{n}] is no object, e.g. {{"type": "sleep", "parameters": {{"seconds": 1}}}}')
+            yield f"{name}[{n}]", step
+
+
+async def prepare(task: Task, desktop: Desktop, settings: OSWorldSettings) -> Around:
+    """Perform a task's set-up steps in order; returns what they left behind on this side."""
+    around = Around(task.id, settings)
+    await perform(task.setup, desktop, around)
+    return around
+
+
+async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, around: Around) -> None:
+    """Perform steps in order. Raises `SetupError`, or a `DesktopError` when it is the desktop that failed."""
+    for n, step in enumerate(steps):
+        kind = str(step.get("type"))
+        where = f"task {around.task_id!r}, set-up step {n} ({plain(kind, 80)})"
+        if kind not in STEPS:
+            raise SetupError(f"{where}: there is no such step; known: {', '.join(STEPS)}")
+        record, act = STEPS[kind]
+        try:
+            given = told.read(step.get("parameters", {}), record)
+        except msgspec.ValidationError as error:
+            raise SetupError(f"{where}: {error}") from None
+        try:
+            await act(desktop, given, around if kind in _FORGIVEN else replace(around, forgiving=False))
+        except SetupError as error:
+            raise SetupError(f"{where}: {error}") from error
+        except GuestError as error:  # a guest that refuses a step is well itself
+            what = f"{where}: {commands.hidden(str(error), around)}"
+            if not (around.forgiving and kind in _FORGIVEN):
+                raise SetupError(what) from None  # its own words may hold the password
+            commands.note(what)

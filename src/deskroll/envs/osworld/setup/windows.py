@@ -1,0 +1,58 @@
+"""open, activate_window, close_window.
+
+A window that a step names may still be on its way, since programs are started and left alone: it is waited for. After
+the agent has ended (`Around.forgiving`) nothing is on its way any more, and a window that is not there was closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from http import HTTPStatus
+
+from deskroll.desktops.base import Desktop
+from deskroll.envs.osworld.setup.around import Around
+from deskroll.envs.osworld.setup.records import Open, WindowName, is_true
+from deskroll.errors import GuestError, SetupError
+
+WINDOW_S = 60.0
+"""How long a program may take to show a window."""
+_LOOK_S = 0.1
+
+
+async def open_file(desktop: Desktop, given: Open, around: Around) -> None:
+    """Open a file in its program; its window is there afterwards."""
+    await desktop.open_file(given.path)
+
+
+async def activate(desktop: Desktop, given: WindowName, around: Around) -> None:
+    """Bring a window to the front."""
+    call = partial(
+        desktop.activate_window, given.window_name, strict=is_true(given.strict), by_class=is_true(given.by_class)
+    )
+    await _with_window(call, given, around)
+
+
+async def close(desktop: Desktop, given: WindowName, around: Around) -> None:
+    """Ask a window to close."""
+    call = partial(
+        desktop.close_window, given.window_name, strict=is_true(given.strict), by_class=is_true(given.by_class)
+    )
+    await _with_window(call, given, around)
+
+
+async def _with_window(call: Callable[[], Awaitable[None]], given: WindowName, around: Around) -> None:
+    deadline = time.monotonic() + WINDOW_S
+    while True:
+        try:
+            await call()
+        except GuestError as error:
+            if error.status != HTTPStatus.NOT_FOUND or around.forgiving:
+                raise
+            if time.monotonic() >= deadline:
+                raise SetupError(f"no window {given.window_name!r} came up within {WINDOW_S:g} s") from error
+        else:
+            return
+        await asyncio.sleep(_LOOK_S)

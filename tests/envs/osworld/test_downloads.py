@@ -1,0 +1,212 @@
+"""download: fetched once, kept as OSWorld keeps it, checked, and never by accident."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.envs.osworld.settings import OSWorldSettings
+from deskroll.envs.osworld.setup import Around, perform
+from deskroll.errors import SetupError
+from tests.envs.osworld.conftest import Shelf
+from tests.waiting import eventually
+
+PATH = "/home/user/Desktop/a file.txt"
+
+
+def step(url: str, path: str = PATH) -> dict[str, Any]:
+    return {"type": "download", "parameters": {"files": [{"url": url, "path": path}]}}
+
+
+def around(folder: Path, task: str = "t-1", **settings: Any) -> Around:
+    return Around(task, OSWorldSettings(cache_dir=str(folder), **settings))
+
+
+def kept(folder: Path, url: str, task: str = "t-1") -> Path:
+    return folder / task / f"{uuid.uuid5(uuid.NAMESPACE_URL, url)}_a file.txt"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*") if path.is_file() and not path.name.endswith(".lock"))
+
+
+async def test_a_file_is_fetched_once_and_kept_with_its_checksum(
+    sim: GuestDesktop, shelf: Shelf, tmp_path: Path
+) -> None:
+    shelf.files["/a"] = b"hello" * 100_000
+    url = f"{shelf.url}/a"
+    for _ in range(2):
+        await perform([step(url)], sim, around(tmp_path))
+        assert await sim.read_file(PATH) == shelf.files["/a"]
+    path = kept(tmp_path, url)
+    assert path.read_bytes() == shelf.files["/a"]
+    digest = hashlib.sha256(shelf.files["/a"]).hexdigest()
+    assert path.with_name(f"{path.name}.sha256").read_text() == f"{digest}  {path.name}\n"
+    assert names(tmp_path) == [path.name, f"{path.name}.sha256"]
+    assert shelf.asked == {"/a": 1}
+    checked = subprocess.run(["sha256sum", "-c", f"{path.name}.sha256"], cwd=path.parent, check=False)
+    assert checked.returncode == 0
+
+
+async def test_attempts_at_the_same_time_fetch_once(sim: GuestDesktop, shelf: Shelf, tmp_path: Path) -> None:
+    shelf.files["/a"] = b"hello"
+    shelf.gate.clear()
+    tasks = [asyncio.create_task(perform([step(f"{shelf.url}/a")], sim, around(tmp_path))) for _ in range(8)]
+
+    async def asked() -> int:
+        return shelf.asked["/a"]
+
+    await eventually(asked, "somebody asks")
+    shelf.gate.set()
+    await asyncio.gather(*tasks)
+    assert shelf.asked["/a"] == 1
+
+
+_OTHER = """
+import asyncio, sys
+from pathlib import Path
+from deskroll.envs.osworld.settings import OSWorldSettings
+from deskroll.envs.osworld.setup import Around
+from deskroll.envs.osworld.setup.downloads import fetched
+
+print(asyncio.run(fetched(sys.argv[1], "a file.txt", Around("t-1", OSWorldSettings(cache_dir=sys.argv[2])))))
+"""
+
+
+async def test_processes_at_the_same_time_fetch_once(shelf: Shelf, tmp_path: Path) -> None:
+    shelf.files["/a"] = b"hello"
+    command = [sys.executable, "-c", _OTHER, f"{shelf.url}/a", str(tmp_path)]
+    running = [await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE) for _ in range(3)]
+    said = await asyncio.gather(*(process.communicate() for process in running))
+    assert [out for out, _ in said] == [b"b'hello'\n"] * 3
+    assert shelf.asked["/a"] == 1
+
+
+async def test_who_is_cancelled_leaves_nothing_and_the_next_one_fetches(
+    sim: GuestDesktop, shelf: Shelf, tmp_path: Path
+) -> None:
+    shelf.files["/a"] = b"hello"
+    shelf.gate.clear()
+    first = asyncio.create_task(perform([step(f"{shelf.url}/a")], sim, around(tmp_path)))
+
+    async def begun() -> list[Path]:
+        return list(tmp_path.rglob(".part-*"))
+
+    await eventually(begun, "the file is being written")
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert names(tmp_path) == []
+    shelf.gate.set()
+    await perform([step(f"{shelf.url}/a")], sim, around(tmp_path))
+    assert await sim.read_file(PATH) == b"hello"
+
+
+async def test_offline_the_cache_is_used_and_what_it_lacks_is_named(
+    sim: GuestDesktop, shelf: Shelf, tmp_path: Path
+) -> None:
+    url = f"{shelf.url}/a"
+    path = kept(tmp_path, url)
+    with pytest.raises(SetupError) as caught:
+        await perform([step(url)], sim, around(tmp_path, offline=True))
+    assert str(caught.value) == (
+        f"task 't-1', set-up step 0 (download): {url} is not in the cache, and offline is set; put the file at {path}"
+    )
+    assert not tmp_path.joinpath("t-1").exists()
+    path.parent.mkdir()
+    path.write_bytes(b"put here by hand")
+    await perform([step(url)], sim, around(tmp_path, offline=True))
+    assert await sim.read_file(PATH) == b"put here by hand"
+    assert path.with_name(f"{path.name}.sha256").is_file()
+    assert not shelf.asked
+
+
+async def test_a_file_that_was_changed_is_not_used(sim: GuestDesktop, shelf: Shelf, tmp_path: Path) -> None:
+    shelf.files["/a"] = b"hello"
+    await perform([step(f"{shelf.url}/a")], sim, around(tmp_path))
+    kept(tmp_path, f"{shelf.url}/a").write_bytes(b"hell")
+    with pytest.raises(SetupError, match=r"is not what .*sha256 says: it was changed or damaged; remove both"):
+        await perform([step(f"{shelf.url}/a")], sim, around(tmp_path))
+
+
+async def test_mirrors_stand_for_addresses_and_the_longest_wins(
+    sim: GuestDesktop, shelf: Shelf, tmp_path: Path
+) -> None:
+    shelf.files["/copy/b"] = b"from the mirror"
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    folder.joinpath("c d").write_bytes(b"from the folder")
+    mirrors = {
+        "https://files.invalid/": f"{shelf.url}/copy/",
+        "https://files.invalid/deep/": f"{folder.as_uri()}/",
+    }
+    cache = tmp_path / "cache"
+    await perform([step("https://files.invalid/b")], sim, around(cache, mirrors=mirrors))
+    assert await sim.read_file(PATH) == b"from the mirror"
+    assert kept(cache, "https://files.invalid/b").is_file(), "it is called by its own address"
+    deep = "https://files.invalid/deep/c%20d"
+    await perform([step(deep)], sim, around(cache, mirrors=mirrors, offline=True))
+    assert await sim.read_file(PATH) == b"from the folder"
+    with pytest.raises(SetupError, match="is not there; it stands for an address by way of mirrors"):
+        await perform([step("https://files.invalid/deep/e")], sim, around(cache, mirrors=mirrors))
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://files.invalid/a", "/etc/passwd", "a", "http://"])
+async def test_an_address_that_cannot_be_fetched(url: str, sim: GuestDesktop, tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="is no address"):
+        await perform([step(url)], sim, around(tmp_path))
+    assert names(tmp_path) == []
+
+
+async def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_not(
+    sim: GuestDesktop, shelf: Shelf, tmp_path: Path
+) -> None:
+    shelf.files["/a"] = b"hello"
+    shelf.failing["/a"] = [503]
+    await perform([step(f"{shelf.url}/a")], sim, around(tmp_path))
+    assert shelf.asked["/a"] == 2
+    with pytest.raises(SetupError, match="/gone answers 404; a mirror can be set"):
+        await perform([step(f"{shelf.url}/gone")], sim, around(tmp_path))
+    assert shelf.asked["/gone"] == 1
+    shelf.failing["/bad"] = [500] * 9
+    with pytest.raises(SetupError, match=r"/bad could not be fetched, in 3 tries: .* answers 500"):
+        await perform([step(f"{shelf.url}/bad")], sim, around(tmp_path))
+    assert shelf.asked["/bad"] == 3
+
+
+async def test_limits_of_size_and_time(sim: GuestDesktop, shelf: Shelf, tmp_path: Path) -> None:
+    shelf.files["/large"] = bytes(1024 * 1024 + 1)
+    with pytest.raises(SetupError, match=r"/large has more than 1 MiB \(download_max_mb\)"):
+        await perform([step(f"{shelf.url}/large")], sim, around(tmp_path, download_max_mb=1))
+    shelf.gate.clear()
+    with pytest.raises(SetupError, match=r"/large did not arrive within 0.2 s \(download_timeout\)"):
+        await perform([step(f"{shelf.url}/large")], sim, around(tmp_path, download_timeout=0.2))
+    assert names(tmp_path) == []
+
+
+async def test_a_task_of_an_odd_name_stays_in_the_cache(sim: GuestDesktop, shelf: Shelf, tmp_path: Path) -> None:
+    shelf.files["/a"] = b"hello"
+    cache = tmp_path / "cache"
+    await perform([step(f"{shelf.url}/a")], sim, around(cache, task="../../out"))
+    assert [path.parent for path in cache.iterdir()] == [cache]
+    assert list(tmp_path.iterdir()) == [cache]
+
+
+async def test_a_cache_that_cannot_be_made(sim: GuestDesktop, shelf: Shelf, tmp_path: Path) -> None:
+    tmp_path.joinpath("cache").write_text("a file")
+    with pytest.raises(SetupError, match=r"Not a directory|File exists"):
+        await perform([step(f"{shelf.url}/a")], sim, around(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize("mirror", ["ftp://x/", "x", ""])
+def test_a_mirror_that_is_none(mirror: str) -> None:
+    with pytest.raises(ValueError, match="must be an address with http, https or file"):
+        OSWorldSettings(mirrors={"https://a/": mirror})

@@ -1,0 +1,144 @@
+"""Commands, files and windows, on a real desktop."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+import pytest
+
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.envs.osworld.settings import OSWorldSettings
+from deskroll.envs.osworld.setup import Around, perform
+from deskroll.errors import SetupError
+from tests.waiting import eventually
+
+SETTINGS = OSWorldSettings(screen_width=1024, screen_height=768, client_password="sesame")
+needs_mousepad = pytest.mark.skipif(shutil.which("mousepad") is None, reason="mousepad is not installed")
+
+
+def step(kind: str, **parameters: Any) -> dict[str, Any]:
+    return {"type": kind, "parameters": parameters}
+
+
+def around(*, forgiving: bool = False) -> Around:
+    return Around("t", SETTINGS, forgiving=forgiving)
+
+
+async def test_commands_in_all_their_forms(local: GuestDesktop) -> None:
+    here = around()
+    steps = [
+        step("command", command="echo $((1 + 1)) > ~/shell", shell="true"),
+        step("execute", command="echo a > ~/string"),
+        step("execute", command="touch '/home/user/two words'", shell=False),
+        step("execute", command=["touch", "~/$list"]),
+        step("execute", command=["echo $0 > ~/both", "zero"], shell=True),
+        step(
+            "execute",
+            command="echo {SCREEN_WIDTH} {SCREEN_HEIGHT} {SCREEN_WIDTH_HALF} {SCREEN_HEIGHT_HALF} {CLIENT_PASSWORD}",
+            stdout="sizes.out",
+        ),
+        step("command", command=["echo", "{SCREEN_WIDTH_HALF}"], stdout="list.out"),
+        step("execute", command="echo no >&2", stderr="no.err", stdout="no.out"),
+        step("execute", command="ls ~", stdout="ls.out"),
+        step("execute", command="cat ~/shell ~/both", stdout="cat.out"),
+    ]
+    await perform(steps, local, here)
+    assert here.outputs == {
+        "sizes.out": b"1024 768 512 384 sesame\n",
+        "list.out": b"512\n",
+        "no.err": b"no\n",
+        "no.out": b"",
+        "ls.out": here.outputs["ls.out"],
+        "cat.out": b"2\nzero\n",
+    }
+    assert {b"$list", b"both", b"shell", b"string", b"two words"} <= set(here.outputs["ls.out"].splitlines())
+
+
+@pytest.mark.parametrize(
+    "until", [{"returncode": 3}, {"stdout": "third"}, {"stderr": "enough"}, {"returncode": 77, "stdout": "third"}]
+)
+async def test_a_command_is_repeated_until_it_is_so(until: dict[str, Any], local: GuestDesktop) -> None:
+    await local.run("printf x > ~/count; rm -f ~/tries")
+    count = (
+        "printf x >> ~/tries; n=$(wc -c < ~/tries); [ $n -lt 3 ] || { echo third; echo enough >&2; exit 3; }; exit 1"
+    )
+    await perform([step("execute", command=count, until=until)], local, around())
+    assert await local.read_file("/home/user/tries") == b"xxx"
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (
+            step("execute", command="echo {CLIENT_PASSWORD}; exit 3"),
+            r"'echo {CLIENT_PASSWORD}; exit 3' ended with 3: \*\*\*",
+        ),
+        (step("execute", command=["/no/such/program"]), "no/such/program"),
+        (step("execute", command=["/no/{CLIENT_PASSWORD}/program"]), r"no/\*\*\*/program"),
+        (step("execute", command=["/no/such/program"], until={"returncode": 0}), "no/such/program"),
+        (step("launch", command=["/no/such/program"]), "no/such/program"),
+        (step("execute", command=[]), "the command is empty"),
+        (step("execute", command="echo 'a", shell=False), "cannot be split into words"),
+        (step("open", path="/home/user/nothing.txt"), "not found: /home/user/nothing.txt"),
+    ],
+)
+async def test_what_fails_ends_the_set_up_at_once(bad: dict[str, Any], words: str, local: GuestDesktop) -> None:
+    with pytest.raises(SetupError, match=rf"task 't', set-up step 1 \({bad['type']}\): .*{words}") as caught:
+        await perform([step("sleep", seconds=0), bad, step("execute", command="touch ~/after")], local, around())
+    assert "sesame" not in str(caught.value)
+    assert (await local.run("test -e ~/after")).returncode == 1
+
+
+async def test_after_the_agent_a_failing_command_is_part_of_what_is_judged(local: GuestDesktop) -> None:
+    here = around(forgiving=True)
+    steps = [
+        step("execute", command="echo differs; exit 1", stdout="diff.out"),
+        step("execute", command=["/no/such/program"]),
+        step("launch", command=["/no/such/program"]),
+        step("activate_window", window_name="closed by the agent"),
+        step("close_window", window_name="closed by the agent", strict=True, by_class=True),
+        step("execute", command="echo end", stdout="end.out"),
+    ]
+    await perform(steps, local, here)
+    assert here.outputs == {"diff.out": b"differs\n", "end.out": b"end\n"}
+    with pytest.raises(SetupError, match=r"set-up step 0 \(open\)"):
+        await perform([step("open", path="/home/user/nothing.txt")], local, here)
+
+
+@needs_mousepad
+async def test_files_and_windows(local: GuestDesktop) -> None:
+    await local.write_file("/home/user/Desktop/one.txt", b"the first\n")
+    await local.write_file("/home/user/two.txt", b"the second\n")
+    later = "sleep 0.3; exec mousepad --disable-server ~/two.txt"
+    await perform([step("open", path="/home/user/Desktop/one.txt")], local, around())
+    assert any("one.txt" in window.title for window in await local.windows())
+    steps = [
+        step("launch", command=later, shell=True),
+        step("activate_window", window_name="two.txt"),  # it is on its way
+        step("activate_window", window_name="one.txt", strict="false"),
+    ]
+    await perform(steps, local, around())
+    assert ["one.txt" in window.title for window in await local.windows() if window.active] == [True]
+    title = next(window.title for window in await local.windows() if "two.txt" in window.title)
+    await perform([step("close_window", window_name=title, strict=True)], local, around())
+    await perform([step("close_window", window_name="mousepad.Mousepad", strict=True, by_class=True)], local, around())
+
+    async def none() -> bool:
+        return not await local.windows()
+
+    await eventually(none, "all windows are closed")
+
+
+async def test_a_simulated_desktop_has_windows_and_files_too(sim: GuestDesktop) -> None:
+    await sim.write_file("/home/user/a.txt", b"a")
+    steps = [
+        step("open", path="/home/user/a.txt"),
+        step("launch", command=["gimp"]),
+        step("activate_window", window_name="a.txt", strict=True),
+        step("close_window", window_name="gimp"),
+    ]
+    await perform(steps, sim, around())
+    assert [(window.title, window.active) for window in await sim.windows()] == [("a.txt", True)]
+    with pytest.raises(SetupError, match=r"set-up step 0 \(open\)"):
+        await perform([step("open", path="/home/user/b.txt")], sim, around())

@@ -1,0 +1,119 @@
+"""Tasks with evaluators, and small office documents."""
+
+from __future__ import annotations
+
+import base64
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.sax.saxutils import escape
+
+from deskroll.tasks import parse_task
+from deskroll.types import Task
+
+_TYPES = "http://schemas.openxmlformats.org/package/2006/content-types"
+_RELS = "http://schemas.openxmlformats.org/package/2006/relationships"
+_OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+_KIND = "application/vnd.openxmlformats-officedocument"
+_W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_S = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_A = "http://schemas.openxmlformats.org/drawingml/2006/main"
+_P = "http://schemas.openxmlformats.org/presentationml/2006/main"
+
+
+def judged(func: object, result: object = None, expected: object = None, **more: Any) -> Task:
+    """A task with that evaluator."""
+    evaluator = {"func": func, "result": result, "expected": expected, **more}
+    return parse_task({"id": "t", "instruction": "do it", "evaluator": evaluator}, "here")
+
+
+def inline(name: str, data: bytes) -> dict[str, Any]:
+    """A file that stands in the task."""
+    return {"type": "inline_file", "dest": name, "base64": base64.b64encode(data).decode()}
+
+
+def rule(**rules: Any) -> dict[str, Any]:
+    """Expected by rules."""
+    return {"type": "rule", "rules": rules}
+
+
+def package(parts: Mapping[str, str], main: str, kinds: Mapping[str, str]) -> bytes:
+    """An office document of these parts."""
+    overrides = "".join(f'<Override PartName="/{p}" ContentType="{_KIND}.{k}+xml"/>' for p, k in kinds.items())
+    whole = {
+        "[Content_Types].xml": f'<Types xmlns="{_TYPES}"><Default Extension="rels" '
+        'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        f'<Default Extension="xml" ContentType="application/xml"/>{overrides}</Types>',
+        "_rels/.rels": relations({"rId1": ("officeDocument", main)}),
+        **parts,
+    }
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, text in whole.items():
+            file.writestr(name, text)
+    return out.getvalue()
+
+
+def relations(targets: Mapping[str, tuple[str, str]]) -> str:
+    """A part that names others."""
+    each = "".join(f'<Relationship Id="{i}" Type="{_OFFICE}/{k}" Target="{t}"/>' for i, (k, t) in targets.items())
+    return f'<Relationships xmlns="{_RELS}">{each}</Relationships>'
+
+
+def docx(*paragraphs: str) -> bytes:
+    """A document of these paragraphs; a tab and a line's end within one are kept."""
+    marks = {"\t": "<w:tab/>", "\n": "<w:br/>"}
+    body = ""
+    for text in paragraphs:
+        runs = "".join(marks.get(c) or f'<w:t xml:space="preserve">{escape(c)}</w:t>' for c in text)
+        body += f"<w:p><w:r>{runs}</w:r></w:p>"
+    main = "word/document.xml"
+    xml = f'<w:document xmlns:w="{_W}"><w:body>{body}<w:tbl/><w:sectPr/></w:body></w:document>'
+    return package({main: xml}, main, {main: "wordprocessingml.document.main"})
+
+
+def xlsx(sheets: Mapping[str, Sequence[Sequence[object]]]) -> bytes:
+    """A workbook of these sheets."""
+    parts, kinds, targets, names = {}, {"xl/workbook.xml": "spreadsheetml.sheet.main"}, {}, ""
+    for n, (name, rows) in enumerate(sheets.items(), start=1):
+        body = ""
+        for y, row in enumerate(rows, start=1):
+            cells = "".join(_cell(f"{chr(64 + x)}{y}", value) for x, value in enumerate(row, start=1))
+            body += f'<row r="{y}">{cells}</row>'
+        path = f"xl/worksheets/sheet{n}.xml"
+        parts[path] = f'<worksheet xmlns="{_S}"><sheetData>{body}</sheetData></worksheet>'
+        kinds[path] = "spreadsheetml.worksheet"
+        targets[f"rId{n}"] = ("worksheet", f"worksheets/sheet{n}.xml")
+        names += f'<sheet name="{escape(name)}" sheetId="{n}" r:id="rId{n}"/>'
+    parts["xl/workbook.xml"] = f'<workbook xmlns="{_S}" xmlns:r="{_OFFICE}"><sheets>{names}</sheets></workbook>'
+    parts["xl/_rels/workbook.xml.rels"] = relations(targets)
+    return package(parts, "xl/workbook.xml", kinds)
+
+
+def _cell(place: str, value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return f'<c r="{place}" t="b"><v>{int(value)}</v></c>'
+    if isinstance(value, int | float):
+        return f'<c r="{place}"><v>{value}</v></c>'
+    return f'<c r="{place}" t="inlineStr"><is><t>{escape(str(value))}</t></is></c>'
+
+
+def pptx(*slides: Sequence[str]) -> bytes:
+    """Slides of these paragraphs."""
+    parts, targets, ids = {}, {}, ""
+    for n, texts in enumerate(slides, start=1):
+        body = "".join(f"<a:p><a:r><a:t>{escape(text)}</a:t></a:r></a:p>" for text in texts)
+        shape = f"<p:sp><p:txBody>{body}</p:txBody></p:sp>"
+        parts[f"ppt/slides/slide{n}.xml"] = (
+            f'<p:sld xmlns:p="{_P}" xmlns:a="{_A}"><p:cSld><p:spTree>{shape}</p:spTree></p:cSld></p:sld>'
+        )
+        targets[f"rId{n}"] = ("slide", f"slides/slide{n}.xml")
+        ids += f'<p:sldId id="{255 + n}" r:id="rId{n}"/>'
+    parts["ppt/presentation.xml"] = (
+        f'<p:presentation xmlns:p="{_P}" xmlns:r="{_OFFICE}"><p:sldIdLst>{ids}</p:sldIdLst></p:presentation>'
+    )
+    parts["ppt/_rels/presentation.xml.rels"] = relations(targets)
+    return package(parts, "ppt/presentation.xml", {"ppt/presentation.xml": "presentationml.presentation.main"})

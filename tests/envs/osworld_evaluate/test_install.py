@@ -1,0 +1,51 @@
+"""`deskroll osworld`: what it says of an environment that is not there, and of one that is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deskroll.envs.osworld.evaluate.upstream.names import VERSION
+from deskroll.envs.osworld.evaluate.upstream.place import LOCK, find_environment
+
+
+def deskroll(*words: str, data: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "XDG_DATA_HOME": data}
+    command = [sys.executable, "-m", "deskroll", "osworld", *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_what_is_not_there_says_what_to_run(tmp_path: Path) -> None:
+    done = deskroll("check", "--json", data=str(tmp_path))
+    assert done.returncode == 2
+    assert "run: deskroll osworld install" in done.stderr
+    assert json.loads(done.stdout) == {"installed": False, "folder": str(tmp_path / "deskroll" / f"osworld-{VERSION}")}
+
+
+def test_a_half_made_one_is_not_there(tmp_path: Path) -> None:
+    folder = tmp_path / "deskroll" / f"osworld-{VERSION}"
+    folder.mkdir(parents=True)
+    for mark in ("", "{}", '{"version": "1.0.2", "lock": "another"}'):
+        (folder / "installed.json").write_text(mark)
+        assert deskroll("check", data=str(tmp_path)).returncode == 2
+
+
+def test_every_version_is_exact() -> None:
+    lines = [line for line in LOCK.read_text().splitlines() if not line.startswith("#")]
+    assert all(line.count("==") == 1 for line in lines)
+    assert any(line.lower().replace("_", "-") == f"desktop-env=={VERSION}" for line in lines)
+
+
+def test_what_is_installed_is_left_alone() -> None:
+    folder = find_environment()
+    if folder is None:
+        pytest.skip("OSWorld's evaluators are not installed: deskroll osworld install")
+    data = str(folder.parents[1])
+    done = deskroll("install", "--json", data=data)
+    assert (done.returncode, json.loads(done.stdout)["fresh"]) == (0, False)
+    assert json.loads(deskroll("check", "--json", data=data).stdout)["installed"] is True

@@ -1,0 +1,200 @@
+"""Native getters and metrics, on files of a desktop and files that stand in the task."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any
+
+import pytest
+
+from deskroll.desktops.base import DesktopSpec
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.desktops.providers.local.provider import LocalProvider
+from deskroll.envs.base import Ending
+from deskroll.envs.osworld.evaluate import evaluate
+from deskroll.errors import EvaluatorError
+from deskroll.types import StopReason
+from tests.envs.osworld_evaluate.making import docx, inline, judged, package, pptx, rule, xlsx
+
+DONE = Ending(stop=StopReason.DONE)
+OUT = "/home/user/out"
+VM = {"type": "vm_file", "path": OUT, "dest": "out.txt"}
+DATA = {"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}
+
+
+async def score(
+    desktop: GuestDesktop, func: str, data: bytes | None, expected: Any, name: str, **options: Any
+) -> float:
+    if data is not None:
+        await desktop.write_file(OUT, data)
+    task = judged(func, {**VM, "dest": name}, expected, options=options)
+    found = await evaluate(task, desktop, DONE, evaluators="native")
+    assert found.value is not None
+    return found.value
+
+
+@pytest.mark.parametrize(
+    ("func", "data", "expected", "options", "value"),
+    [
+        ("exact_match", b" 42\n", rule(expected="42"), {}, 1.0),
+        ("exact_match", b"\xff", rule(expected="42"), {}, 0.0),
+        ("check_include_exclude", b"a b", rule(include=["a"], exclude=["c"]), {}, 1.0),
+        ("check_include_exclude", b"a c", rule(include=["a"], exclude=["c"]), {}, 0.0),
+        ("check_include_exclude", b"b", rule(include=["a"]), {}, 0.0),
+        ("compare_text_file", b"A\r\n", inline("g", b"A\n"), {}, 1.0),
+        ("compare_text_file", b"a  b", inline("g", b"A b"), {"ignore_case": True, "ignore_blanks": True}, 1.0),
+        ("compare_text_file", b"a  b", inline("g", b"A b"), {"ignore_case": True}, 0.0),
+        ("check_list", b"one\ntwo\n", rule(expect=["^one$", "tw"], unexpect=["three"]), {}, 1.0),
+        ("check_list", b"one\nthree\n", rule(expect=["^one$"], unexpect=["three"]), {}, 0.0),
+        ("file_contains", b"one two", rule(expected=["one", "two"]), {}, 1.0),
+        ("file_contains", b"one", rule(expected=["one", "two"]), {}, 0.0),
+        ("compare_csv", b"a,b\n1,2 \n", inline("g", b"a,b\n1,2\n"), {"strict": False}, 1.0),
+        ("compare_csv", b"a,b\n1,2 \n", inline("g", b"a,b\n1,2\n"), {}, 0.0),
+        ("compare_text_file", b"\xff\xfe", inline("g", b"A\n"), {}, 0.0),
+    ],
+)
+async def test_texts(func: str, data: bytes, expected: Any, options: Any, value: float, desktop: GuestDesktop) -> None:
+    assert await score(desktop, func, data, expected, "out.txt", **options) == value
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "options", "value"),
+    [
+        (("Hello", "you"), ("Hello", "you"), {}, 1.0),
+        (("Hello", "you"), ("Hello", "", "you "), {}, 1.0),
+        (("Hello", "you"), ("Hello", "", "you "), {"ignore_blanks": False}, 0.0),
+        (("a\tb\nc",), ("a\tb\nc",), {"ignore_blanks": False}, 1.0),
+        (("a", "b"), ("b", "a"), {}, 0.0),
+        (("a", "b"), ("b", "a"), {"ignore_order": True}, 1.0),
+        (("A",), ("a",), {"ignore_case": True}, 1.0),
+    ],
+)
+async def test_documents(one: Any, two: Any, options: Any, value: float, desktop: GuestDesktop) -> None:
+    gold = inline("gold.docx", docx(*two))
+    assert await score(desktop, "compare_docx_files", docx(*one), gold, "out.docx", **options) == value
+
+
+ROWS: list[list[object]] = [["name", "n"], ["a", 1], ["b", 2.5]]
+
+
+@pytest.mark.parametrize(
+    ("sheets", "rules", "value"),
+    [
+        ({"S": ROWS}, [DATA, {"type": "sheet_name"}], 1.0),
+        ({"T": ROWS}, [DATA], 1.0),
+        ({"T": ROWS}, [DATA, {"type": "sheet_name"}], 0.0),
+        ({"S": [*ROWS[:2], ["b", 2.50001]]}, [DATA], 1.0),
+        ({"S": [*ROWS[:2], ["b", 2.51]]}, [DATA], 0.0),
+        ({"S": [*ROWS, ["c", None]]}, [DATA], 0.0),
+        ({"S": [*ROWS, [None, None]]}, [DATA], 1.0),
+        ({"A": [["x"]], "S": ROWS}, [{**DATA, "sheet_idx0": "RNS"}], 1.0),
+        ({"A": [["x"]]}, [{**DATA, "sheet_idx0": "RNS"}], 0.0),
+    ],
+)
+async def test_tables(sheets: Any, rules: Any, value: float, desktop: GuestDesktop) -> None:
+    gold = inline("gold.xlsx", xlsx({"S": ROWS}))
+    assert await score(desktop, "compare_table", xlsx(sheets), gold, "out.xlsx", rules=rules) == value
+
+
+async def test_what_documents_say_can_be_compared_with_rules(desktop: GuestDesktop) -> None:
+    cases = [
+        ("docx_paragraphs", docx("one", "two"), ["one", "two"]),
+        ("pptx_texts", pptx(["Title", " "], ["A", "B"]), [["Title"], ["A", "B"]]),
+        ("xlsx_cells", xlsx({"S": ROWS}), [["name", "n"], ["a", 1], ["b", 2.5]]),
+    ]
+    for getter, data, said in cases:
+        await desktop.write_file(OUT, data)
+        task = judged("exact_match", {"type": getter, "path": OUT}, rule(expected=said))
+        assert (await evaluate(task, desktop, DONE)).value == 1.0, getter
+
+
+def _bomb() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("word/document.xml", b" " * (65 * 1024 * 1024))
+    return out.getvalue()
+
+
+_LAUGHS = '<!DOCTYPE a [<!ENTITY b "c"><!ENTITY d "&b;&b;">]><a>&d;</a>'
+HOSTILE = {
+    "no zip": b"MZ",
+    "empty": b"",
+    "half": docx("one")[:200],
+    "bomb": _bomb(),
+    "laughs": package({"word/document.xml": _LAUGHS}, "word/document.xml", {}),
+    "other encoding": package({"word/document.xml": "<a/>\0"}, "word/document.xml", {}),
+    "nothing inside": package({}, "word/document.xml", {}),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+async def test_a_document_that_cannot_be_read_is_0(kind: str, desktop: GuestDesktop) -> None:
+    gold = inline("gold.docx", docx("one"))
+    assert await score(desktop, "compare_docx_files", HOSTILE[kind], gold, "out.docx") == 0.0
+
+
+async def test_far_away_cells_are_no_way_to_use_up_memory(desktop: GuestDesktop) -> None:
+    far = xlsx({"S": [["x"]]})
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(far)) as source, zipfile.ZipFile(out, "w") as sink:
+        for name in source.namelist():
+            data = source.read(name).replace(b'<row r="1">', b'<row r="99999999999">')
+            sink.writestr(name, data)
+    gold = inline("gold.xlsx", far)
+    assert await score(desktop, "compare_table", out.getvalue(), gold, "out.xlsx", rules=[DATA]) == 0.0
+
+
+async def test_a_broken_document_of_the_task_itself_is_the_evaluators_failure(desktop: GuestDesktop) -> None:
+    with pytest.raises(EvaluatorError, match="task 't': compare_docx_files: what is expected cannot be read"):
+        await score(desktop, "compare_docx_files", docx("one"), inline("gold.docx", b"MZ"), "out.docx")
+
+
+@pytest.mark.parametrize("func", ["compare_text_file", "check_list", "compare_docx_files", "compare_csv"])
+async def test_a_file_that_is_not_there_is_0(func: str, desktop: GuestDesktop) -> None:
+    expected = rule(expect=[]) if func == "check_list" else inline("gold.docx", docx("x"))
+    task = judged(func, {**VM, "path": "/home/user/nowhere", "dest": "out.docx"}, expected)
+    found = await evaluate(task, desktop, DONE)
+    assert (found.value, found.reason) == (0.0, "the file that was to be judged is not there")
+
+
+@pytest.mark.parametrize(
+    ("func", "expected"),
+    [("exact_match", inline("g", b"")), ("compare_text_file", rule(expected="x")), ("check_list", inline("g", b""))],
+)  # fmt: skip
+async def test_what_does_not_go_together_is_the_evaluators_failure(
+    func: str, expected: Any, desktop: GuestDesktop
+) -> None:
+    with pytest.raises(EvaluatorError, match=f"task 't': {func}: evaluator.expected must|no object"):
+        await score(desktop, func, b"x", expected, "out.txt")
+
+
+async def test_on_a_real_desktop() -> None:
+    preferences = {"browser": {"theme": {"color_scheme2": 1}}}
+    cases: list[tuple[str, Any, Any, float]] = [
+        ("exact_match", {"type": "vm_command_line", "command": "echo hi | tr h H"}, rule(expected="Hi"), 1.0),
+        ("exact_match", {"type": "vm_command_line", "command": ["echo hi"], "shell": "true"}, rule(expected="hi"), 1.0),
+        ("check_include_exclude", {"type": "vm_command_error", "command": "ls /none"}, rule(include=["none"]), 1.0),
+        ("match_in_list", {"type": "chrome_appearance_mode_ui"}, rule(expected=["light", "system"]), 1.0),
+        ("match_in_list", {"type": "chrome_appearance_mode_ui"}, rule(expected=["dark", "system"]), 0.0),
+        ("check_play_and_exit", {"type": "vlc_config", "dest": "vlcrc"}, rule(expected_play_and_exit=1), 1.0),
+        ("check_play_and_exit", {"type": "vlc_config", "dest": "vlcrc"}, rule(expected_play_and_exit=0), 0.0),
+    ]  # fmt: skip
+    async with LocalProvider() as provider:
+        address = await provider.boot(DesktopSpec(width=320, height=240))
+        async with GuestDesktop(address) as desktop:
+            home = (await desktop.run('printf %s "$HOME"')).output
+            profile = f"{home}/.config/chromium/Default/Preferences"
+            await desktop.write_file(profile, json.dumps(preferences).encode())
+            await desktop.write_file(f"{home}/.config/vlc/vlcrc", b"#play-and-exit=0\nplay-and-exit=1\n")
+            for func, result, expected, value in cases:
+                assert (await evaluate(judged(func, result, expected), desktop, DONE)).value == value, (func, result)
+            missing = judged("exact_match", {"type": "vm_command_line", "command": ["/no/such"]}, rule(expected=""))
+            with pytest.raises(EvaluatorError, match="task 't': vm_command_line: "):
+                await evaluate(missing, desktop, DONE)
+
+
+async def test_a_file_to_compare_with_that_was_removed_is_0(desktop: GuestDesktop) -> None:
+    gone = {**VM, "path": "/home/user/nowhere"}
+    assert await score(desktop, "compare_text_file", b"x", gone, "out.txt") == 0.0

@@ -1,0 +1,82 @@
+"""What an agent sees of a real desktop, and that acting on it, in every space and size, hits what it points at."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from PIL import Image
+
+from deskroll.desktops.base import DesktopSpec
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.desktops.providers.local.provider import LocalProvider
+from deskroll.envs import Means
+from deskroll.envs.osworld.env import OSWorldEnv
+from deskroll.envs.osworld.settings import OSWorldSettings
+from deskroll.tasks import parse_task
+from deskroll.types import ToolRequest
+
+SIZE = {"screen_width": 1024, "screen_height": 768}
+TASK = parse_task({"id": "t", "instruction": "Open the menu."}, "here")
+
+
+@pytest_asyncio.fixture(scope="module")
+async def desktop() -> AsyncIterator[GuestDesktop]:
+    """One with an editor, whose menu bar is to be seen in the accessibility tree."""
+    async with LocalProvider() as provider:
+        address = await provider.boot(DesktopSpec(width=1024, height=768))
+        async with GuestDesktop(address) as guest:
+            await guest.launch(["mousepad"])
+            async with asyncio.timeout(60):
+                while 'name="File"' not in await guest.accessibility_tree():
+                    await asyncio.sleep(0.1)
+            yield guest
+
+
+def env(desktop: GuestDesktop, **options: Any) -> OSWorldEnv:
+    return OSWorldEnv(TASK, OSWorldSettings(**SIZE, **options), Means(desktop=desktop))
+
+
+def call(env: OSWorldEnv, **arguments: Any) -> ToolRequest:
+    return ToolRequest(id="c", name=env.tools[0].name, arguments=json.dumps(arguments))
+
+
+def rows(table: str | None) -> list[list[str]]:
+    return [line.split("\t") for line in (table or "").splitlines()]
+
+
+async def test_the_tree_is_a_table_of_what_can_be_used(desktop: GuestDesktop) -> None:
+    seen = await env(desktop, observation_type="a11y_tree").reset()
+    header, *lines = rows(seen.accessibility_tree)
+    assert header[:3] == ["tag", "name", "text"]
+    assert "menu" in [tag for tag, name, *_ in lines if name == "File"]
+    assert seen.screenshot is None
+
+
+@pytest.mark.parametrize(("width", "height"), [(1024, 768), (512, 384), (1500, 900)])
+@pytest.mark.parametrize("space", ["computer_13", "pyautogui", "claude_computer_use"])
+async def test_a_mark_leads_to_its_element(desktop: GuestDesktop, space: str, width: int, height: int) -> None:
+    one = env(desktop, observation_type="som", action_space=space, image_width=width, image_height=height)
+    seen = await one.reset()
+    assert Image.open(io.BytesIO(seen.screenshot or b"")).size == (width, height)
+    header, *lines = rows(seen.accessibility_tree)
+    assert header == ["index", "tag", "name", "text"]
+    number = next(int(index) for index, tag, name, *_ in lines if (tag, name) == ("menu", "File"))
+    arguments = {
+        "computer_13": {"action_type": "MOVE_TO", "parameters": {"mark": number}},
+        "pyautogui": {"code": f"pyautogui.moveTo(tag_{number})"},
+        "claude_computer_use": {"action": "mouse_move", "mark": number},
+    }[space]
+    await one.step(one.decode(call(one, **arguments)))
+    x, y = await desktop.cursor_position()
+    table = rows((await env(desktop, observation_type="a11y_tree").reset()).accessibility_tree)
+    place, size = next(
+        (json.loads(f"[{row[5][1:-1]}]"), json.loads(f"[{row[6][1:-1]}]")) for row in table if row[1] == "File"
+    )
+    assert place[0] <= x < place[0] + size[0]
+    assert place[1] <= y < place[1] + size[1]
