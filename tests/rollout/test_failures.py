@@ -94,13 +94,14 @@ async def test_a_worker_that_died_for_another_reason_costs_its_episodes_nothing(
 
 async def test_what_fails_on_one_desktop_is_tried_again_on_another(runs: Runs) -> None:
     """Also where desktops go back to a snapshot after use, and there is only one at a time."""
-    tasks = questions(1, config=[{"type": "teleport"}])
+    download = {"files": [{"url": "http://127.0.0.1:9/x", "path": "/tmp/x"}]}
+    tasks = questions(1, config=[{"type": "download", "parameters": download}])
     (outcome,) = await runs.run(script(ANSWER), tasks, env="osworld", provider="sim", num_vms=1, retries={"setup": 2})
     run = runs.read()
     desktops = [each.episode.desktop for each in run.records(Failed)] + [outcome.desktop]
     assert len(set(desktops)) == 3
     assert outcome.failure is not None
-    assert "there is no such step" in outcome.failure.message
+    assert "could not be fetched" in outcome.failure.message
 
 
 @pytest.mark.parametrize("backend", ["inline", "process"])
