@@ -40,8 +40,12 @@ class Keyboard:
         symbols = keysyms.of_text(text)
         self._keymap.refresh()
         with self._no_repeat(), self._plain_state():
-            for part in self._parts(symbols):
-                self._keymap.give(part, self.held())
+            start = 0
+            while start < len(symbols):
+                held = self.held()
+                part = self._fitting(symbols[start:], self._keymap.capacity - len(held))
+                start += len(part)
+                self._keymap.give(part, held)
                 before = self._readers.focused()
                 self._send_text(part)
                 self._display.sync()
@@ -81,20 +85,15 @@ class Keyboard:
         """Release every key that is down, whoever pressed it."""
         self._release(self.held())
 
-    def _parts(self, symbols: Sequence[int]) -> Iterator[list[int]]:
-        """Cut text where it would need more spare keys than there are."""
-        part: list[int] = []
+    def _fitting(self, symbols: Sequence[int], room: int) -> Sequence[int]:
+        """As much of the text's beginning as needs no more than `room` spare keys (of none, one symbol at least)."""
         lacking: set[int] = set()
-        room = self._keymap.capacity - len(self.held())
-        for symbol in symbols:
+        for number, symbol in enumerate(symbols):
             if not self._keymap.on_layout(symbol) and symbol not in lacking:
                 if len(lacking) >= max(room, 1):
-                    yield part
-                    part, lacking = [], set()
+                    return symbols[:number]
                 lacking.add(symbol)
-            part.append(symbol)
-        if part:
-            yield part
+        return symbols
 
     def _send_text(self, symbols: Sequence[int]) -> None:
         shift = self._shift_keycode()
