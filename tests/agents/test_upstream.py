@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deskroll.actions import Click, Done, Hotkey
+from deskroll.actions.pixels import Grid, smart_resize
 from deskroll.actions.pyautogui_code import decode
-from deskroll.agents.pixels import Grid, smart_resize
-from deskroll.agents.uitars_text import parse
+from deskroll.actions.uitars_text import parse
 from deskroll.models.scripted import Script, ScriptedServer
 from deskroll.rollout.session import Session
 from deskroll.tasks import parse_task

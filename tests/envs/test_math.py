@@ -228,7 +228,7 @@ async def test_what_the_machine_does_to_the_calculator_is_not_told_to_the_model(
     step = asyncio.create_task(made().step([call(ENDLESS[0])]))
     while not step.done():
         for child in psutil.Process().children():
-            if "limited_server" in " ".join(_words(child)):
+            if "limited.server" in " ".join(_words(child)):
                 child.kill()
         await asyncio.sleep(0.05)
     with pytest.raises(SetupError, match="cannot be run within limits on this machine"):

@@ -19,9 +19,14 @@ from tests.seeds.conftest import ROOT, Checkout
 SCRIPT = ROOT / "src" / "run_parallel_rollout.py"
 
 
-def script(*args: str, cwd: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), *args]
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=60, check=False)
+def python(*args: str, cwd: Path, env: dict[str, str], err: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    """A Python, run to its end."""
+    command, out = [sys.executable, *args], subprocess.PIPE
+    return subprocess.run(command, cwd=cwd, env=env, stdout=out, stderr=err, text=True, timeout=90, check=False)
+
+
+def script(*args: str, cwd: Path, env: dict[str, str], err: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    return python(str(SCRIPT), *args, cwd=cwd, env=env, err=err)
 
 
 def config(folder: Path) -> dict[str, Any]:
@@ -91,15 +96,7 @@ def test_bad_input_is_one_message(checkout: Checkout, args: list[str], said: str
 
 
 def test_a_python_without_the_packages_is_told_what_to_do(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-S", "-I", str(SCRIPT)],
-        cwd=tmp_path,
-        env={},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python("-S", "-I", str(SCRIPT), cwd=tmp_path, env={})
     assert done.returncode == 1
     assert "make setup" in done.stderr
     assert "Traceback" not in done.stderr
@@ -109,15 +106,7 @@ def test_a_python_without_the_packages_is_told_what_to_do(tmp_path: Path) -> Non
 def test_both_modules_are_found_from_the_root(checkout: Checkout, first: str) -> None:
     source = f"{first}\nfrom src.run_parallel_rollout import ParallelRolloutConfig\nfrom benchmark import Benchmark\n"
     (checkout.folder / "script.py").write_text(source)
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=checkout.folder,
-        env=checkout.env,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python("script.py", cwd=checkout.folder, env=checkout.env)
     assert done.returncode == 0, done.stderr
 
 
@@ -134,8 +123,7 @@ def test_a_password_is_nowhere_in_what_a_run_leaves(checkout: Checkout, flag: st
 def test_a_password_has_to_be_given_again_to_go_on(checkout: Checkout) -> None:
     env = {**checkout.env, "DESKROLL_PROVIDER": "sim"}
     script("--data", "data/critical_tasks.jsonl", "--client-password", "hunter2", cwd=checkout.folder, env=env)
-    resume = [sys.executable, "-m", "deskroll", "run", "--resume", "results"]
-    told = subprocess.run(resume, cwd=checkout.folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+    told = python("-m", "deskroll", "run", "--resume", "results", cwd=checkout.folder, env=env)
     assert told.returncode == 2
     assert "env_options.client_password was a secret and is not kept; give it again" in told.stderr
 
@@ -143,17 +131,8 @@ def test_a_password_has_to_be_given_again_to_go_on(checkout: Checkout) -> None:
 def test_nobody_who_reads_what_it_says_is_no_reason_to_end(checkout: Checkout) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, str(SCRIPT), "--mode", "math", "--data", "data/math_examples.jsonl", "--json"]
-    done = subprocess.run(
-        command,
-        cwd=checkout.folder,
-        env=checkout.env,
-        stdout=subprocess.PIPE,
-        stderr=writer,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    args = ["--mode", "math", "--data", "data/math_examples.jsonl", "--json"]
+    done = script(*args, cwd=checkout.folder, env=checkout.env, err=writer)
     os.close(writer)
     assert done.returncode == 0
     assert json.loads(done.stdout)["overall"]["successes"] == 10
@@ -196,15 +175,7 @@ def test_it_runs_in_a_script_in_a_notebook_and_in_a_thread_with_the_keys_of_a_fi
     (checkout.folder / "script.py").write_text(PROGRAM)
     url, key = (checkout.env.pop(name) for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"))
     (checkout.folder / ".env").write_text(f"OPENAI_BASE_URL={url}\nOPENAI_API_KEY={key}\n")
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=checkout.folder,
-        env=checkout.env,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    done = python("script.py", cwd=checkout.folder, env=checkout.env)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [[1.0] * 10 + [10]] * 3
 

@@ -6,7 +6,8 @@ runs inside the desktop; `ToolCall` and `Answer` belong to environments without 
 
 Guarantees: an Action that `check` let through can be performed on a screen of that size. Codecs to and from
 other notations live beside this file, one notation a file, and speak in `Action`s only:
-`computer13`, `pyautogui_code`, `claude`.
+`computer13`, `pyautogui_code`, `claude`; and those that read a whole reply of a model, thought and all
+(`reading`): `uitars_text`, `qwen_text`, `code_text`.
 """
 
 from deskroll.actions.keys import KEYS, canonical_key

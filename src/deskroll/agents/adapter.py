@@ -25,8 +25,8 @@ import msgspec
 from pydantic import ConfigDict, Field
 
 from deskroll.actions import Action, Done, Fail, Wait, computer13, pyautogui_code
+from deskroll.actions.pixels import Size
 from deskroll.agents.base import ModelProtocol, Surroundings
-from deskroll.agents.pixels import Size
 from deskroll.config import Settings
 from deskroll.errors import ActionError, AgentError, InputError, plain
 from deskroll.registry import Registry

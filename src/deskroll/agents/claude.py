@@ -19,9 +19,10 @@ from pydantic import Field
 
 from deskroll.actions import Action, Answer, Done, Fail, Wait
 from deskroll.actions.claude import decode
+from deskroll.actions.pixels import Grid, Size
 from deskroll.agents.base import ModelProtocol, Surroundings
 from deskroll.agents.chat import ChatAgent, ChatSettings
-from deskroll.agents.pixels import Grid, Size, image_size
+from deskroll.agents.image import image_size
 from deskroll.errors import ActionError
 from deskroll.models.anthropic import TOOLSET
 from deskroll.models.messages import Image, Message

@@ -15,8 +15,8 @@ from typing import ClassVar
 
 from deskroll.actions import Action, Answer, Done, Fail
 from deskroll.actions.computer13 import decode
+from deskroll.actions.pixels import Size
 from deskroll.agents.base import ModelProtocol, Surroundings
-from deskroll.agents.pixels import Size
 from deskroll.config import Settings
 from deskroll.errors import ActionError, AgentError
 from deskroll.types import Decision, Observation, Task

@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from deskroll.actions.code_text import parse
+from deskroll.actions.reading import Reading
 from deskroll.agents.base import Surroundings
-from deskroll.agents.code_text import parse
-from deskroll.agents.reading import Reading
 from deskroll.agents.texts import TextAgent, TextSettings
 from deskroll.models.messages import Message
 

@@ -15,10 +15,11 @@ from typing import ClassVar
 import msgspec
 from pydantic import Field
 
+from deskroll.actions.pixels import Size
+from deskroll.actions.reading import Reading
 from deskroll.agents.base import Surroundings
 from deskroll.agents.conversation import Conversation
-from deskroll.agents.pixels import Size, image_size
-from deskroll.agents.reading import Reading
+from deskroll.agents.image import image_size
 from deskroll.config import Settings
 from deskroll.errors import ActionError, plain
 from deskroll.models.messages import Image, Message

@@ -14,11 +14,11 @@ import msgspec
 from pydantic import Field, field_validator
 
 from deskroll.actions import Action, Fail, Wait
+from deskroll.actions.pixels import THOUSAND, Grid, smart_resize
+from deskroll.actions.reading import Reading
+from deskroll.actions.uitars_text import parse, with_box_tokens
 from deskroll.agents.base import Surroundings
-from deskroll.agents.pixels import THOUSAND, Grid, smart_resize
-from deskroll.agents.reading import Reading
 from deskroll.agents.texts import TextAgent, TextSettings
-from deskroll.agents.uitars_text import parse, with_box_tokens
 from deskroll.models.messages import Message
 
 SYSTEM_PROMPT = "You are a helpful assistant."

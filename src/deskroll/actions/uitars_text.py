@@ -33,8 +33,8 @@ from deskroll.actions import (
     canonical_key,
     check,
 )
-from deskroll.agents.pixels import Grid, Size
-from deskroll.agents.reading import Reading
+from deskroll.actions.pixels import Grid, Size
+from deskroll.actions.reading import Reading
 from deskroll.errors import ActionError, plain
 
 WAIT_S = 5.0

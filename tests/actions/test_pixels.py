@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
-from deskroll.agents.pixels import THOUSAND, Grid, image_size, smart_resize
+from deskroll.actions.pixels import THOUSAND, Grid, smart_resize
 from deskroll.errors import ActionError
 
 sides = st.integers(1, 8000)
@@ -38,7 +35,7 @@ def test_other_points_are_refused(point: tuple[float, float]) -> None:
 
 @pytest.mark.parametrize(
     ("size", "limits", "resized"),
-    [  # test_upstream.py compares with what OSWorld's own agent computes
+    [  # tests/agents/test_upstream.py compares with what OSWorld's own agent computes
         ((1920, 1080), (78_400, 12_845_056), (1932, 1092)),
         ((1280, 720), (78_400, 12_845_056), (1288, 728)),
         ((1920, 1080), (3136, 1_003_520), (1316, 728)),
@@ -50,17 +47,3 @@ def test_images_are_resized_as_the_models_processors_do(
     size: tuple[int, int], limits: tuple[int, int], resized: tuple[int, int]
 ) -> None:
     assert smart_resize(size, factor=28, least=limits[0], most=limits[1]) == resized
-
-
-@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
-@pytest.mark.parametrize("size", [(1, 1), (1920, 1080), (17, 3000)])
-def test_an_images_size_is_read_from_its_head(kind: str, size: tuple[int, int]) -> None:
-    buffer = io.BytesIO()
-    Image.new("RGB", size, "red").save(buffer, kind, **({"comment": b"x" * 300} if kind == "JPEG" else {}))
-    assert image_size(buffer.getvalue()) == size
-
-
-@given(st.binary(max_size=60), st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0"]))
-def test_broken_images_have_no_size(data: bytes, head: bytes) -> None:
-    size = image_size(head + data)
-    assert size is None or all(0 < side < 65_536 for side in size)

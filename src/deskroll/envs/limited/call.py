@@ -1,19 +1,6 @@
-"""Calls of functions within limits: in a process of their own, which may take so much time and memory and no more.
+"""One call of a function within limits: asks the server for it and says what came of it, as a result or an error.
 
-For what works on text that nobody vouches for (a model's formula, a stranger's page). `limited` guarantees: the
-caller's event loop never waits for the function; of one calling process no more run at once than there are cores, the
-others wait their turn in the order of asking; what counts against a call is its own time, never the time that others
-kept it from a core, so that the same call has the same outcome on an idle machine and on a busy one; a call that is
-cancelled ends its process; none outlives the calling process, however that ends. What the machine does to a call (its
-process is killed, the server hangs) is no outcome: the call is made once more, and then raises `LimitedLost`. Functions
-must therefore be pure.
-
-It is no sandbox. The process has none of the caller's environment variables and open files, but it is the same user's:
-code that takes it over can read what the user can, the caller's variables in /proc among that. `envs/interpreter` is
-for code.
-
-Each call is a fork of a small server (`limited_server`), which is started with the first call, one for each process
-that calls, and has imported what the functions need: a call takes milliseconds, not the start of a Python.
+Guarantees: what the function did and what the machine did to it are different errors; only the second is tried again.
 """
 
 from __future__ import annotations
@@ -26,8 +13,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from deskroll.envs.limited_home import HOME, Lost, Server
-from deskroll.envs.limited_server import TRAILER, Ask, Ended
+from deskroll.envs.limited.home import HOME, Lost, Server
+from deskroll.envs.limited.server import TRAILER, Ask, Ended
 from deskroll.errors import DeskrollError, SetupError, plain
 from deskroll.types import Record
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from deskroll.actions import Action, Done, Fail, Wait
+from deskroll.actions.pixels import Size
 from deskroll.actions.pyautogui_code import decode
-from deskroll.agents.pixels import Size
-from deskroll.agents.reading import Reading
+from deskroll.actions.reading import Reading
 from deskroll.errors import ActionError
 
 _FENCE = "```"

@@ -26,8 +26,8 @@ from deskroll.actions import (
     Wait,
     check,
 )
-from deskroll.agents.pixels import THOUSAND, Grid
-from deskroll.agents.qwen_text import as_text, parse
+from deskroll.actions.pixels import THOUSAND, Grid
+from deskroll.actions.qwen_text import as_text, parse
 from deskroll.errors import ActionError
 from tests.actions.strategies import json_values, texts
 

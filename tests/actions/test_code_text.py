@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskroll.actions import Action, Click, Done, Fail, Hotkey, Script, Typing, Wait, check
-from deskroll.agents.code_text import parse
+from deskroll.actions.code_text import parse
 from deskroll.errors import ActionError
 
 SCREEN = (1920, 1080)

@@ -28,7 +28,7 @@ from deskroll.envs.limited import (
 from deskroll.errors import FailureClass
 from tests.waiting import wait_until
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def upper(given: bytes) -> bytes:
@@ -347,7 +347,7 @@ def test_nothing_outlives_the_calling_process(tmp_path: Path, end: signal.Signal
     code = f"""
 import asyncio, os, sys, time
 from deskroll.envs.limited import Bounds, limited
-from tests.envs.test_limited import endless
+from tests.envs.limited.test_limited import endless
 async def main():
     call = asyncio.create_task(limited(endless, b"{tmp_path}/pid", Bounds(seconds=600)))
     while not os.path.exists("{tmp_path}/pid"):
@@ -380,7 +380,7 @@ def test_a_fork_of_a_caller_has_a_server_of_its_own() -> None:
     code = """
 import asyncio, os
 from deskroll.envs.limited import Bounds, limited
-from tests.envs.test_limited import server_pid
+from tests.envs.limited.test_limited import server_pid
 ask = lambda: int(asyncio.run(limited(server_pid, b"", Bounds())))
 first = ask()
 reader, writer = os.pipe()

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import weakref
 
-from deskroll.envs.limited_server import PING
+from deskroll.envs.limited.server import PING
 from deskroll.errors import plain
 
 _IN_FLIGHT = 32
@@ -27,7 +27,7 @@ _ENDS_S = 5.0
 _LAST_WORDS = 1000
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from deskroll.envs.limited_server import main; main(int(sys.argv[2]), int(sys.argv[3]))"
+    "from deskroll.envs.limited.server import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
 
 

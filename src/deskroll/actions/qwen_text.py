@@ -36,8 +36,8 @@ from deskroll.actions import (
 )
 from deskroll.actions.fields import choice, number, sequence, shown
 from deskroll.actions.fields import text as read_text
-from deskroll.agents.pixels import Grid, Size
-from deskroll.agents.reading import Reading
+from deskroll.actions.pixels import Grid, Size
+from deskroll.actions.reading import Reading
 from deskroll.errors import ActionError
 
 NAME = "computer_use"

@@ -28,8 +28,8 @@ from deskroll.actions import (
     Wait,
     check,
 )
-from deskroll.agents.pixels import THOUSAND, Grid
-from deskroll.agents.uitars_text import parse, with_box_tokens
+from deskroll.actions.pixels import THOUSAND, Grid
+from deskroll.actions.uitars_text import parse, with_box_tokens
 from deskroll.errors import ActionError
 from tests.actions.strategies import keys, texts
 

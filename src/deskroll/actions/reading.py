@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from deskroll.actions import Action
-from deskroll.types import Record
+import msgspec
+
+from deskroll.actions.union import Action
 
 
-class Reading(Record, frozen=True):
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """A reply, read."""
 
     thought: str = ""
