@@ -64,6 +64,9 @@ TABLE: Mapping[str, tuple[Entry, ...]] = {
         Entry("random", "deskroll.agents.random:RandomAgent", summary="acts at random, the same on every attempt"),
         Entry("noop", "deskroll.agents.noop:NoopAgent", summary="says at once that it is done"),
     ),
+    "suite": (
+        Entry("desk", "deskroll.suites:DESK", summary="tasks on Debian's own programs, offline, with their solutions"),
+    ),
 }
 """What deskroll brings along, by kind."""
 

@@ -6,11 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskroll.actions import Action, Click, Done, Fail, Hotkey, Script, Typing, Wait, check
-from deskroll.actions.code_text import parse
+from deskroll.actions import Action, Click, Done, Fail, Hotkey, Script, Typing, Wait, check, pyautogui_code
+from deskroll.actions.code_text import objects, parse
 from deskroll.errors import ActionError
 
 SCREEN = (1920, 1080)
+
+
+def read(source: str) -> list[Action]:
+    return list(pyautogui_code.decode(source, *SCREEN))
+
+
 REPLIES: dict[str, list[Action]] = {
     "DONE": [Done()],
     " FAIL\n": [Fail()],
@@ -35,29 +41,29 @@ REPLIES: dict[str, list[Action]] = {
 
 @pytest.mark.parametrize("reply", REPLIES)
 def test_what_the_models_write_is_read(reply: str) -> None:
-    assert list(parse(reply, SCREEN).actions) == REPLIES[reply]
+    assert list(parse(reply, read).actions) == REPLIES[reply]
 
 
 def test_what_stands_before_the_code_is_the_thought() -> None:
-    assert parse("The menu is open.\n\n```python\nWAIT\n```\nSo be it.", SCREEN).thought == "The menu is open."
+    assert parse("The menu is open.\n\n```python\nWAIT\n```\nSo be it.", read).thought == "The menu is open."
 
 
 @pytest.mark.parametrize(
     ("reply", "words"),
     [
-        ("", "there is no code in the reply; write the code"),
+        ("", "there is no code in the reply; write it"),
         ("pyautogui.click(1, 2)", "there is no code in the reply"),
         ("``````", "there is no code in the reply"),
         ("```python\n```", "there is no code in the reply"),
         ("```python\n# nothing\n```", "the source does nothing"),
         ("```python\npyautogui.click(\n```", "no valid Python"),
         ("```python\npyautogui.click(5000, 2)\n```", "allowed: 0 to 1919"),
-        ("```bash\nls\n```", "a block is of bash; write the code"),
+        ("```bash\nls\n```", "a block is of bash; write it"),
     ],
 )
 def test_what_cannot_be_read_says_what_is_wrong(reply: str, words: str) -> None:
     with pytest.raises(ActionError, match=words):
-        parse(reply, SCREEN)
+        parse(reply, read)
 
 
 pieces = st.sampled_from(
@@ -68,9 +74,29 @@ pieces = st.sampled_from(
 @given(st.text() | st.lists(pieces | st.text(max_size=4), max_size=20).map("".join))
 def test_any_text_is_actions_or_an_action_error(text: str) -> None:
     try:
-        reading = parse(text, SCREEN)
+        reading = parse(text, read)
     except ActionError:
         return
     assert reading.actions
     for action in reading.actions:
         check(action, *SCREEN)
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ('{"a": 1}', [{"a": 1}]),
+        ('[{"a": 1}, "WAIT"]', [{"a": 1}, "WAIT"]),
+        ('{"a": 1}\n\n{"b": 2}\n', [{"a": 1}, {"b": 2}]),
+    ],
+)
+def test_a_json_block_holds_one_action_or_several(block: str, expected: list[object]) -> None:
+    assert objects(block) == expected
+
+
+@given(st.text())
+def test_any_block_is_json_or_an_action_error(block: str) -> None:
+    try:
+        objects(block)
+    except ActionError as error:
+        assert "no JSON" in str(error)

@@ -12,6 +12,7 @@ from typing import Any
 
 from deskroll.actions import Action
 from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings
+from deskroll.envs.osworld.spaces import SPACES
 from deskroll.errors import ActionError
 from deskroll.models.base import Model
 from deskroll.models.scripted import Script, ScriptedServer, Turn
@@ -46,12 +47,25 @@ def no_tools(call: ToolRequest) -> Sequence[Action]:
 
 
 def agent(
-    name: str, model: Model, notes: Notes | None = None, *, task: Task = TASK, sample: int = 0, **options: Any
+    name: str,
+    model: Model,
+    notes: Notes | None = None,
+    *,
+    task: Task = TASK,
+    sample: int = 0,
+    space: str = "pyautogui",
+    **options: Any,
 ) -> Agent:
-    """An agent by its name, on a screen."""
+    """An agent by its name, on a screen, in an action space."""
     kind = agent_kind(name)
     around = Surroundings(
-        model=model, tools=(), decode=no_tools, scribe=notes or Notes(), task=task, sample=sample, screen=SCREEN
+        model=model,
+        tools=(SPACES[space].tool,),
+        decode=lambda call: SPACES[space].decode(call, *SCREEN),
+        scribe=notes or Notes(),
+        task=task,
+        sample=sample,
+        screen=SCREEN,
     )
     return kind(around, agent_settings(kind, options, name))
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from deskroll.actions import Action, Answer, Click, Done, Fail, Press, Typing, Wait, check
+from deskroll.actions import Action, Answer, Click, Done, DragTo, Fail, Press, Typing, Wait, check
 from deskroll.agents import agent_kind, model_protocol
+from deskroll.agents.targets import Target, rows
 from deskroll.errors import AgentError
-from deskroll.types import Task
-from tests.agents.screens import BEGIN, LATER, SCREEN, NoModel, agent
+from deskroll.types import Observation, Task
+from tests.agents.screens import BEGIN, LATER, SCREEN, NoModel, agent, picture
 
 
 def task(**metadata: Any) -> Task:
@@ -49,8 +53,83 @@ async def test_near_misses_are_played_by_name() -> None:
     tried = task(solution=[CLICK], near_misses={"not_saved": [TYPE], "nothing": []})
     assert await played("oracle", task=tried, play="not_saved") == [(Typing("hi"),), (Done(),)]
     assert await played("oracle", task=tried, play="nothing") == [(Done(),)]
+    assert await played("oracle", task=tried, play="near_miss") == [(Typing("hi"),), (Done(),)]
     named = task(solution="not_saved", near_misses={"not_saved": [TYPE]})
     assert (await played("oracle", task=named))[0] == (Typing("hi"),)
+
+
+TABLE = (
+    "tag\tname\ttext\tclass\tdescription\tposition (top-left x&y)\tsize (w&h)\n"
+    'label\t"A ""b"""\t""\t\t\t(10, 20)\t(100, 50)\n'
+    "push-button\tSave\t\t\t\t(200, 100)\t(80, 20)\n"
+    "push-button\tSave\tall of it\t\t\t(400, 100)\t(80, 20)\n"
+    "menu\tFile\n"
+    "text\t\tx\t\t\t(-1, 5)\t(5, 5)\n"
+)
+SAVED = "label\tSaved\t\t\t\t(10, 10)\t(10, 10)"
+
+
+@pytest.mark.parametrize(
+    ("on", "place"),
+    [
+        ({"tag": "push-button"}, (240, 110)),
+        ({"tag": "push-button", "nth": 1}, (440, 110)),
+        ({"name": "Save", "nth": -1, "at": [0, 0]}, (400, 100)),
+        ({"has": "all of"}, (440, 110)),
+        ({"text": "all of it", "at": [0.1, 0.9]}, (408, 118)),
+        ({"name": 'A "b"'}, (60, 45)),
+        ({"has": "b"}, (60, 45)),
+        ({"tag": "push-button", "nth": 2}, None),
+        ({"tag": "menu"}, None),
+        ({"text": "x"}, None),
+    ],
+)
+def test_a_target_is_found_in_the_table(on: dict[str, Any], place: tuple[int, int] | None) -> None:
+    assert msgspec.convert(on, Target).found(TABLE) == place
+
+
+@given(st.text() | st.lists(st.sampled_from(["\t", "\n", '"', "(1, 2)", "a", "\r", "\0"])).map("".join))
+def test_any_table_is_rows_or_nothing(table: str) -> None:
+    for row in rows(table):
+        assert min(row.x, row.y, row.width, row.height) >= 0
+
+
+async def test_the_oracle_waits_for_what_it_acts_on() -> None:
+    tried = task(
+        solution=[
+            [{"action_type": "CLICK", "on": {"name": "Save"}}, TYPE],
+            {"wait_until_gone": {"name": "Save"}},
+            {"wait_for": {"name": "Saved"}},
+            {"action_type": "DRAG_TO", "parameters": {"on": {"name": "Saved"}}},
+        ]
+    )
+    one = agent("oracle", NoModel(), task=tried)
+    empty, there, saved = (msgspec.structs.replace(LATER, accessibility_tree=each) for each in ("", TABLE, SAVED))
+    waited = [(await one.act(each)).actions for each in (empty, empty)]
+    assert waited == [(Wait(0.1),), (Wait(0.2),)]
+    assert (await one.act(there)).actions == (Click("left", 240, 110), Typing("hi"))
+    assert [(await one.act(each)).actions for each in (there, empty)] == [(Wait(0.1),), (Wait(0.1),)]
+    assert (await one.act(saved)).actions == (DragTo(15, 15),)
+    assert (await one.act(saved)).actions == (Done(),)
+
+
+async def test_the_oracle_finds_its_place_on_a_smaller_picture() -> None:
+    tried = task(solution=[{"action_type": "CLICK", "on": {"name": "Saved"}}])
+    half = Observation(screenshot=picture((960, 540)), accessibility_tree=SAVED)
+    assert (await agent("oracle", NoModel(), task=tried).act(half)).actions == (Click("left", 30, 30),)
+
+
+async def test_what_never_comes_fails_the_attempt() -> None:
+    one = agent("oracle", NoModel(), task=task(solution=[{"wait_for": {"name": "Saved"}}]), patience=1e-9)
+    assert (await one.act(msgspec.structs.replace(LATER, accessibility_tree=TABLE))).actions == (Wait(0.1),)
+    with pytest.raises(AgentError, match=r'solution\[0\]: no element {"name":"Saved"} is on the screen after'):
+        await one.act(msgspec.structs.replace(LATER, accessibility_tree=TABLE))
+
+
+async def test_who_looks_for_elements_must_be_shown_some() -> None:
+    one = agent("oracle", NoModel(), task=task(solution=[{"wait_for": {"name": "Saved"}}]))
+    with pytest.raises(AgentError, match="set observation_type to screenshot_a11y_tree"):
+        await one.act(LATER)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +142,11 @@ async def test_near_misses_are_played_by_name() -> None:
         ({"solution": [{"action_type": "CLICK", "x": 9999, "y": 1}]}, "solution", r"solution\[0\]: CLICK.x is 9999"),
         ({"near_misses": {"a": [], "b": []}}, "c", "has no near miss 'c'; it has: a, b"),
         ({}, "c", "has no near miss 'c'; it has: none"),
+        ({}, "near_miss", "has no near miss 'near_miss'; it has: none"),
+        ({"solution": [{"wait_for": {}}]}, "solution", r"solution\[0\]: a target needs one of"),
+        ({"solution": [{"wait_for": {"name": "a"}, "click": 1}]}, "solution", r"unknown field `click`"),
+        ({"solution": [{"action_type": "CLICK", "on": {"nam": "a"}}]}, "solution", r"unknown field `nam`"),
+        ({"solution": [{"action_type": "CLICK", "on": {"name": "a", "at": [0, 1]}}]}, "solution", "< 1.0"),
     ],
 )
 def test_what_cannot_be_played_is_told_before_anything_is_touched(

@@ -67,7 +67,7 @@ async def test_models_that_write_text(agent: str, runs: Runs) -> None:
 
 async def test_the_baseline_says_that_it_cannot_be_done(runs: Runs) -> None:
     lines = ("```python\npyautogui.click(960, 540)\npyautogui.write('hi\\n')\n```", "There is none.\n```FAIL```")
-    episode = await run(runs, "prompt", task(**INFEASIBLE), *lines)
+    episode = await run(runs, "prompt", task(**INFEASIBLE), *lines, env_options={"action_space": "pyautogui"})
     assert (episode.failure, episode.stop, episode.score.value) == (None, StopReason.FAIL, 1.0)
     assert performed(runs, episode) == [CLICK, TYPE, Fail()]
 
@@ -165,7 +165,7 @@ async def test_the_baselines_code_runs_inside_a_real_desktop(runs: Runs) -> None
         "expected": {"type": "rule", "rules": {"expected": "6*7"}},
     }
     lines = (f"```python\n{WRITES}\n```", "```DONE```")
-    options = {"screen_width": 800, "screen_height": 600}
+    options = {"screen_width": 800, "screen_height": 600, "action_space": "pyautogui"}
     episode = await run(
         runs, "prompt", task(evaluator=judged, answer=None), *lines, provider="local", env_options=options
     )

@@ -174,6 +174,31 @@ async def test_the_baseline_knows_screen_password_and_task() -> None:
         assert "<tree/>" in json.dumps(talk.sent()[1])
 
 
+@pytest.mark.parametrize(
+    ("space", "reply"),
+    [
+        ("computer_13", 'So.\n```json\n{"action_type": "CLICK", "parameters": {"x": 960, "y": 540}}\n```'),
+        ("computer_13", 'So.\n```\n[{"action_type": "CLICK", "x": 960, "y": 540}]\n```'),
+        ("claude_computer_use", 'So.\n```json\n{"action": "left_click", "coordinate": [960, 540]}\n```'),
+        ("pyautogui", PROMPT_CLICK),
+    ],
+)
+async def test_the_baseline_writes_in_the_runs_action_space(space: str, reply: str) -> None:
+    async with told("prompt", "```json\n{oh\n```", reply, "WAIT", "```\nFAIL\n```", space=space) as talk:
+        assert (await talk.agent.act(BEGIN)).problem
+        assert (await talk.agent.act(LATER)).actions == (Click("left", 960, 540),)
+        assert [(await talk.agent.act(LATER)).actions for _ in range(2)] == [(Wait(),), (Fail(),)]
+        system = talk.sent()[0]["content"]
+        assert ("```python" in system, "claude" in system) == (space == "pyautogui", False)
+        assert ('"enum"' in system) == (space != "pyautogui")
+
+
+async def test_the_baseline_is_told_the_size_of_what_it_sees() -> None:
+    async with told("prompt", PROMPT_CLICK) as talk:
+        await talk.agent.act(Observation(instruction="Do it.", screenshot=picture((960, 540))))
+        assert "960x540 pixels" in talk.sent()[0]["content"]
+
+
 def _parts(message: dict[str, object]) -> list[dict[str, object]]:
     content = message["content"]
     return content if isinstance(content, list) else []

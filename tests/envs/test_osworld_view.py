@@ -58,6 +58,18 @@ async def test_the_tree_is_a_table_of_what_can_be_used(desktop: GuestDesktop) ->
     assert seen.screenshot is None
 
 
+@pytest.mark.parametrize(("width", "height"), [(512, 384), (1500, 900)])
+async def test_the_table_says_where_things_are_on_the_picture(desktop: GuestDesktop, width: int, height: int) -> None:
+    one = env(desktop, image_width=width, image_height=height)
+    (row,) = [row for row in rows((await one.reset()).accessibility_tree) if row[1] == "Search"]
+    (x, y), (w, h) = (json.loads(f"[{cell[1:-1]}]") for cell in row[5:])
+    await one.step(one.decode(call(one, action_type="MOVE_TO", x=x + w // 2, y=y + h // 2)))
+    (real,) = [row for row in rows((await env(desktop).reset()).accessibility_tree) if row[1] == "Search"]
+    place, size = (json.loads(f"[{cell[1:-1]}]") for cell in real[5:])
+    for at, start, length in zip(await desktop.cursor_position(), place, size, strict=True):
+        assert start <= at < start + length
+
+
 @pytest.mark.parametrize(("width", "height"), [(1024, 768), (512, 384), (1500, 900)])
 @pytest.mark.parametrize("space", ["computer_13", "pyautogui", "claude_computer_use"])
 async def test_a_mark_leads_to_its_element(desktop: GuestDesktop, space: str, width: int, height: int) -> None:

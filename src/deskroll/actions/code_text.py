@@ -1,46 +1,67 @@
-"""OSWorld's baseline notation: pyautogui source, or one of WAIT, DONE and FAIL, in blocks between ``` marks.
+"""OSWorld's baseline notation: what is to be done stands in blocks between ``` marks, or is one of WAIT, DONE and FAIL.
 
 Several blocks are performed in their order; the words may also stand alone, without a block. What stands before the
-first block is the thought. Guarantees: any text gives actions that fit the screen, or an `ActionError`.
+first block is the thought. What a block means (code, or JSON) is its reader's affair. Guarantees: any text gives what
+the reader makes of its blocks, or an `ActionError`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from deskroll.actions import Action, Done, Fail, Wait
-from deskroll.actions.pixels import Size
-from deskroll.actions.pyautogui_code import decode
 from deskroll.actions.reading import Reading
 from deskroll.errors import ActionError
 
+Reader = Callable[[str], Sequence[Action]]
 _FENCE = "```"
-_PYTHON = re.compile(r"[ \t]*(?:python3?|py|code)?[ \t]*(?:\n|$)|[ \t]*(?:python3?|py|code)[ \t]+", re.IGNORECASE)
-_OTHER = re.compile(r"[ \t]*([A-Za-z]+)[ \t]*\n")
+_LANGUAGES = {"python": ("python", "python3", "py", "code"), "json": ("json", "json5", "code")}
+_HEAD = re.compile(r"[ \t]*(?P<alone>[A-Za-z0-9]*)[ \t]*(?:\n|$)|[ \t]*(?P<before>[A-Za-z0-9]+)[ \t]+(?=\S)")
 _WORDS = {"WAIT": Wait, "DONE": Done, "FAIL": Fail}
-_HINT = "write the code, or one of WAIT, DONE, FAIL, inside a block that begins with ```python and ends with ```"
 
 
-def parse(text: str, screen: Size) -> Reading:
-    """What a reply says and does."""
-    bare = text.strip()
-    if bare in _WORDS:
-        return Reading(actions=(_WORDS[bare](),))
+def parse(text: str, read: Reader, language: str = "python") -> Reading:
+    """What a reply says and does; its blocks are in `language` (`python` or `json`)."""
+    if (word := _WORDS.get(text.strip())) is not None:
+        return Reading(actions=(word(),))
     thought, *blocks = text.split(_FENCE)
-    sources = [_source(block) for block in blocks[::2]]  # what stands between blocks is talk
+    sources = [_source(block, language) for block in blocks[::2]]  # what stands between blocks is talk
     sources = [source for source in sources if source.strip()]
     if not sources:
-        raise ActionError(f"there is no code in the reply; {_HINT}")
+        raise ActionError(f"there is no code in the reply; {_hint(language)}")
     actions: list[Action] = []
     for source in sources:
-        actions += decode(source, *screen)
+        word = _WORDS.get(source.strip())
+        actions += [word()] if word is not None else read(source)
     return Reading(thought=thought.strip(), actions=tuple(actions))
 
 
-def _source(block: str) -> str:
-    if python := _PYTHON.match(block):
-        return block[python.end() :].rstrip()
-    other = _OTHER.match(block)
-    if other and other[1] not in _WORDS:
-        raise ActionError(f"a block is of {other[1][:40]}; {_HINT}")
-    return block.rstrip()
+def objects(source: str) -> list[object]:
+    """The actions of a JSON block: one object, a list of them, or one a line."""
+    try:
+        found: object = msgspec.json.decode(source)
+    except (msgspec.DecodeError, RecursionError) as error:
+        try:
+            return [msgspec.json.decode(line) for line in source.splitlines() if line.strip()]
+        except (msgspec.DecodeError, RecursionError):
+            raise ActionError(f"the block is no JSON: {error}; {_hint('json')}") from None
+    return found if isinstance(found, list) else [found]
+
+
+def _hint(language: str) -> str:
+    return f"write it, or one of WAIT, DONE, FAIL, inside a block that begins with ```{language} and ends with ```"
+
+
+def _source(block: str, language: str) -> str:
+    head = _HEAD.match(block)
+    if head is None:
+        return block.rstrip()
+    name = head["alone"] or head["before"] or ""
+    if name.lower() in ("", *_LANGUAGES[language]):
+        return block[head.end() :].rstrip()
+    if head["before"] or name in _WORDS:  # the block begins with what it holds
+        return block.rstrip()
+    raise ActionError(f"a block is of {name[:40]}; {_hint(language)}")

@@ -1,35 +1,65 @@
 """OracleAgent: plays what a task's file says, and asks no model: the reference solution, or a near miss by its name.
 
-In a task's file, beside its other keys (a turn is one action in computer_13 notation, or a list of them):
+In a task's file, beside its other keys, a list of turns. A turn is an action in computer_13 notation, a list of them,
+or something to wait for; an action may say on which element it is instead of where (`targets`):
 
-    "solution": [{"action_type": "CLICK", "parameters": {"x": 10, "y": 20}}, "WAIT", ["TYPING", ...], "DONE"]
+    "solution": [{"action_type": "CLICK", "parameters": {"on": {"tag": "push-button", "name": "Save"}}},
+                 {"wait_for": {"tag": "entry", "name": "Name"}}, {"wait_until_gone": {"name": "Save"}},
+                 [{"action_type": "TYPING", "text": "a.txt"}, {"action_type": "PRESS", "key": "enter"}], "DONE"]
     "near_misses": {"wrong_cell": [...], "not_saved": [...]}
 
-Guarantees: a solution that is not there, or holds what is no action, fails the attempt before anything is touched.
+Guarantees: a solution that is not there, or holds what is no action, fails the attempt before anything is touched. What
+it looks for, it looks for in what every agent is shown, again and again for `patience` seconds; what never comes fails
+the attempt, with its name.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from deskroll.actions import Action, Answer, Done, Fail
+import msgspec
+from pydantic import Field
+
+from deskroll.actions import Action, Answer, Done, Wait
 from deskroll.actions.computer13 import decode
-from deskroll.actions.pixels import Size
+from deskroll.actions.pixels import Grid, Size
 from deskroll.agents.base import ModelProtocol, Surroundings
+from deskroll.agents.image import image_size
+from deskroll.agents.targets import Target
 from deskroll.config import Settings
 from deskroll.errors import ActionError, AgentError
-from deskroll.types import Decision, Observation, Task
+from deskroll.types import Decision, Observation, Record, Task
 
 SOLUTION = "solution"
+NEAR_MISS = "near_miss"
 NEAR_MISSES = "near_misses"
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.1, 1.0
+"""Between two looks for the same element; each is twice as long after the one before."""
 
 
 class OracleSettings(Settings):
     """Options of the oracle."""
 
     play: str = SOLUTION
-    """What it plays: `solution`, or the name of one of the task's near misses."""
+    """What it plays: `solution`, `near_miss` (each task's first), or the name of one of the task's near misses."""
+    patience: float = Field(default=60.0, gt=0.0, le=3600.0)
+    """How long it looks for an element, in seconds."""
+
+
+class Turn(Record, frozen=True, forbid_unknown_fields=True):
+    """One turn as it is written: actions, of which some still want their place, or something to wait for."""
+
+    actions: tuple[object, ...] = ()
+    wait_for: Target | None = None
+    wait_until_gone: Target | None = None
+
+    @property
+    def targets(self) -> list[Target]:
+        """What must be on the screen before it is played."""
+        wanted = [_on(each) for each in self.actions] + [self.wait_for]
+        return [each for each in wanted if each is not None]
 
 
 class OracleAgent:
@@ -41,42 +71,104 @@ class OracleAgent:
     def __init__(self, surroundings: Surroundings, settings: OracleSettings) -> None:
         if surroundings.task is None:
             raise AgentError("the oracle plays a task's solution, and there is no task")
-        self._turns = solution(surroundings.task, surroundings.require_screen("oracle"), settings.play)
+        self._screen = surroundings.require_screen("oracle")
+        self._where = f"task {surroundings.task.id!r}: {settings.play}"
+        self._turns = solution(surroundings.task, self._screen, settings.play)
+        self._patience = settings.patience
         self._next = 0
+        self._looking_since: float | None = None
+        self._look_s = _FIRST_LOOK_S
 
     async def act(self, observation: Observation) -> Decision:
-        """The next turn; after the last one, done."""
-        if self._next == len(self._turns):
-            return Decision(actions=(Done(),))
-        self._next += 1
-        return Decision(actions=self._turns[self._next - 1])
+        """The next turn, as soon as what it needs is there; after the last one, done."""
+        while self._next < len(self._turns):
+            turn = self._turns[self._next]
+            if (lacking := self._lacking(turn, observation)) is not None:
+                return Decision(actions=(Wait(self._pause(lacking)),), thought=lacking)
+            self._next += 1
+            self._looking_since, self._look_s = None, _FIRST_LOOK_S
+            if turn.actions:
+                seen = _Seen(observation, self._screen)
+                return Decision(actions=tuple(_action(each, self._screen, seen) for each in turn.actions))
+        return Decision(actions=(Done(),))
+
+    def _lacking(self, turn: Turn, observation: Observation) -> str | None:
+        """What must change on the screen before the turn can be played; None where it can."""
+        gone = turn.wait_until_gone
+        if not turn.targets and gone is None:
+            return None
+        table = observation.accessibility_tree
+        if table is None:
+            raise AgentError(
+                f"{self._where}[{self._next}] looks for an element, and observations hold no accessibility tree; "
+                f"set observation_type to screenshot_a11y_tree"
+            )
+        for target in turn.targets:
+            if target.found(table) is None:
+                return f"no element {target} is on the screen"
+        return f"an element {gone} is still on the screen" if gone is not None and gone.found(table) else None
+
+    def _pause(self, lacking: str) -> float:
+        now = time.monotonic()
+        self._looking_since = self._looking_since or now
+        if now - self._looking_since > self._patience:
+            raise AgentError(f"{self._where}[{self._next}]: {lacking} after {self._patience:g} s")
+        pause, self._look_s = self._look_s, min(self._look_s * 2, _LAST_LOOK_S)
+        return pause
 
 
-def solution(task: Task, screen: Size, play: str = SOLUTION) -> list[tuple[Action, ...]]:
-    """The turns of a task's solution, or of one of its near misses; the last one ends the episode."""
-    turns: list[tuple[Action, ...]] = []
-    for n, turn in enumerate(_written(task, play)):
-        where = f"task {task.id!r}: {play}[{n}]"
-        actions = turn if isinstance(turn, list | tuple) else [turn]
-        try:
-            turns.append(tuple(_action(each, screen) for each in actions))
-        except ActionError as error:
-            raise AgentError(f"{where}: {error}") from None
-    if not any(map(_ends, turns[-1:])):
-        turns.append((Done(),))
-    return turns
+class _Seen:
+    """What is shown, by the pixels of the real screen."""
+
+    def __init__(self, observation: Observation, screen: Size) -> None:
+        self._table = observation.accessibility_tree or ""
+        shown = image_size(observation.screenshot) if observation.screenshot else None
+        self._grid = Grid(cells=shown or screen, screen=screen)
+
+    def pixel(self, target: Target) -> Size:
+        """Where a target is; it was found before."""
+        return self._grid.pixel(*(target.found(self._table) or (0, 0)))
 
 
-def _ends(turn: tuple[Action, ...]) -> bool:
-    return any(isinstance(each, Done | Fail | Answer) for each in turn)
+def solution(task: Task, screen: Size, play: str = SOLUTION) -> list[Turn]:
+    """The turns of a task's solution, or of one of its near misses; the oracle is done after the last one."""
+    return [_turn(written, screen, f"task {task.id!r}: {play}[{n}]") for n, written in enumerate(_written(task, play))]
 
 
-def _action(written: object, screen: Size) -> Action:
-    """One of computer_13, or `{"action_type": "ANSWER", "parameters": {"text": ...}}`, which that notation lacks."""
+def _turn(written: object, screen: Size, where: str) -> Turn:
+    try:
+        if isinstance(written, Mapping) and ("wait_for" in written or "wait_until_gone" in written):
+            return msgspec.convert(written, Turn)
+        turn = Turn(actions=tuple(written) if isinstance(written, list | tuple) else (written,))
+        for each in turn.actions:
+            _on(each)
+            _action(each, screen, None)
+    except (ActionError, msgspec.ValidationError) as error:
+        raise AgentError(f"{where}: {error}") from None
+    return turn
+
+
+def _on(written: object) -> Target | None:
+    """The element that an action is on, where it names one."""
+    match written:
+        case {"parameters": {"on": on}} | {"on": on}:
+            return msgspec.convert(on, Target)
+    return None
+
+
+def _action(written: object, screen: Size, seen: _Seen | None) -> Action:
+    """One of computer_13, on its element (unseen: in the corner), or ANSWER, which that notation lacks."""
     match written:
         case {"action_type": "ANSWER", "parameters": {"text": str(text)}}:
             return Answer(text)
-    return decode(written, *screen)
+    target = _on(written)
+    if target is None or not isinstance(written, Mapping):
+        return decode(written, *screen)
+    x, y = (0, 0) if seen is None else seen.pixel(target)
+    inner = written.get("parameters")
+    given = dict(inner) if isinstance(inner, Mapping) else {k: v for k, v in written.items() if k != "action_type"}
+    given.pop("on")
+    return decode({"action_type": written.get("action_type"), "parameters": {**given, "x": x, "y": y}}, *screen)
 
 
 def _written(task: Task, play: str) -> Sequence[object]:
@@ -87,10 +179,11 @@ def _written(task: Task, play: str) -> Sequence[object]:
     else:
         misses = task.metadata.get(NEAR_MISSES)
         named = misses if isinstance(misses, Mapping) else {}
-        if play not in named:
+        name = next(iter(named), play) if play == NEAR_MISS and play not in named else play
+        if name not in named:
             known = ", ".join(map(str, named)) or "none"
-            raise AgentError(f"task {task.id!r} has no near miss {play!r}; it has: {known}")
-        turns = named[play]
+            raise AgentError(f"task {task.id!r} has no near miss {name!r}; it has: {known}")
+        turns = named[name]
     if not isinstance(turns, list | tuple):
         return _refuse(task, play, turns)
     return turns

@@ -1,6 +1,8 @@
-"""PromptAgent: OSWorld's baseline for any chat model: it writes pyautogui code, or WAIT, DONE or FAIL, in a code block.
+"""PromptAgent: OSWorld's baseline for any chat model: what to do stands in a code block, and no tool is called.
 
-Plain code becomes actions; code that is more than plain calls runs inside the desktop (see `actions.pyautogui_code`).
+The run's action space says what a block holds: pyautogui code, or JSON objects (computer_13, claude_computer_use);
+WAIT, DONE and FAIL may stand in its place. Plain code becomes actions; code that is more than plain calls runs inside
+the desktop (see `actions.pyautogui_code`).
 """
 
 from __future__ import annotations
@@ -8,19 +10,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import msgspec
 from pydantic import Field
 
-from deskroll.actions.code_text import parse
+from deskroll.actions import Action
+from deskroll.actions.code_text import objects, parse
 from deskroll.actions.reading import Reading
 from deskroll.agents.base import Surroundings
 from deskroll.agents.texts import TextAgent, TextSettings
+from deskroll.errors import AgentError
 from deskroll.models.messages import Message
+from deskroll.types import Tool, ToolRequest
 
 SYSTEM_PROMPT = """\
-You carry out tasks on a desktop computer by writing Python code that moves its mouse and types on its keyboard.
+You carry out tasks on a desktop computer by {means}.
 At each step you are shown the desktop: a picture of the screen ({width}x{height} pixels), an accessibility tree, or
 both.
 
+{rules}
+- Instead of that a block may hold one word: WAIT when the computer needs time, DONE when the task is done, FAIL when it
+  cannot be done. Give up only when nothing is left to try.
+
+The password of the computer's user, for sudo, is '{password}'.
+First think shortly about what you see and what was done so far; then give the block, and nothing after it."""
+CODE_MEANS = "writing Python code that moves its mouse and types on its keyboard"
+CODE_RULES = """\
 Write code that uses `pyautogui`, one line or several, inside one code block:
 ```python
 # your code here
@@ -28,12 +42,16 @@ Write code that uses `pyautogui`, one line or several, inside one code block:
 - Take coordinates from what you are shown, and check them: there is no picture to search for, so
   `pyautogui.locateCenterOnScreen` and `pyautogui.screenshot()` are of no use.
 - Every block stands alone: no name of an earlier one is known. Between several actions, pause shortly
-  (`time.sleep(0.5)`).
-- Instead of code a block may hold one word: WAIT when the computer needs time, DONE when the task is done, FAIL when it
-  cannot be done. Give up only when nothing is left to try.
-
-The password of the computer's user, for sudo, is '{password}'.
-First think shortly about what you see and what was done so far; then give the block, and nothing after it."""
+  (`time.sleep(0.5)`)."""
+JSON_MEANS = "writing down, as JSON, what its mouse and its keyboard are to do"
+JSON_RULES = """\
+Write one action, or several in a list, inside one code block:
+```json
+{"your": "action"}
+```
+- {description}
+- An action is an object of this JSON schema: {schema}
+- Take coordinates from what you are shown, and check them."""
 TASK = "The task: "
 NEXT = "This is the desktop now. What is the next step?"
 
@@ -42,7 +60,7 @@ class PromptSettings(TextSettings):
     """Options of the baseline."""
 
     system_prompt: str = SYSTEM_PROMPT
-    """What the model is told first; {width}, {height} and {password} are filled in."""
+    """What the model is told first; {means}, {rules}, {width}, {height} and {password} are filled in."""
     client_password: str = "password"  # noqa: S105  (OSWorld's own, for sudo inside the desktop)
     """The password of the desktop's user, which the model is told."""
     max_images: int = Field(default=3, ge=1, le=1000)
@@ -57,16 +75,47 @@ class PromptAgent(TextAgent):
 
     def __init__(self, surroundings: Surroundings, settings: PromptSettings) -> None:
         super().__init__(surroundings, settings)
+        if len(surroundings.tools) != 1:
+            raise AgentError(f"agent prompt writes for one tool, and the environment has {len(surroundings.tools)}")
         self._options = settings
+        self._tool = surroundings.tools[0]
+        self._decode = surroundings.decode
+        self._coded = _is_coded(self._tool)
 
     def opening(self, instruction: str) -> tuple[Sequence[Message], str]:
         """The rules and the task in the system prompt."""
-        width, height = self.screen
+        filled = {
+            "means": CODE_MEANS if self._coded else JSON_MEANS,
+            "rules": CODE_RULES if self._coded else _json_rules(self._tool),
+            "width": str(self.image[0]),
+            "height": str(self.image[1]),
+            "password": self._options.client_password,
+        }
         system = self._options.system_prompt
-        for name, value in (("width", width), ("height", height), ("password", self._options.client_password)):
-            system = system.replace(f"{{{name}}}", str(value))
+        for name, value in filled.items():
+            system = system.replace(f"{{{name}}}", value)
         return [Message.system(f"{system}\n{TASK}{instruction}")], NEXT
 
     def read(self, text: str) -> Reading:
         """Read the code blocks."""
-        return parse(text, self.screen)
+        return parse(text, self._code) if self._coded else parse(text, self._objects, "json")
+
+    def _code(self, source: str) -> Sequence[Action]:
+        return self._called({"code": source})
+
+    def _objects(self, source: str) -> Sequence[Action]:
+        return [action for each in objects(source) for action in self._called(each)]
+
+    def _called(self, arguments: object) -> Sequence[Action]:
+        written = msgspec.json.encode(arguments).decode()
+        return self._decode(ToolRequest(id="", name=self._tool.name, arguments=written))
+
+
+def _is_coded(tool: Tool) -> bool:
+    """Whether what a block holds is the tool's one argument, and code."""
+    return tool.parameters.get("required") == ["code"]
+
+
+def _json_rules(tool: Tool) -> str:
+    schema = msgspec.json.encode(tool.parameters).decode()
+    return JSON_RULES.replace("{description}", tool.description).replace("{schema}", schema)

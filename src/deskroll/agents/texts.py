@@ -76,6 +76,7 @@ class TextAgent:
         """Tell the model what is new and ask it."""
         if not self._begun:
             self._begun = True
+            self._look(observation)
             messages, text = self.opening(observation.instruction)
             for message in messages:
                 self._conversation.add(message)
@@ -114,7 +115,7 @@ class TextAgent:
         images: list[Image] = []
         if observation.screenshot:
             images = [(self._around.scribe.screen(observation.screenshot), observation.screenshot)]
-            self.image = image_size(observation.screenshot) or self.screen
+            self._look(observation)
         tree = observation.accessibility_tree
         bulk = f"Accessibility tree:\n{self._cut(tree)}" if tree else ""
         if observation.terminal:
@@ -122,6 +123,10 @@ class TextAgent:
         if not (text or bulk or images):
             text = "Done. Go on."
         self._conversation.add(Message.user(text, images, bulk))
+
+    def _look(self, observation: Observation) -> None:
+        if observation.screenshot:
+            self.image = image_size(observation.screenshot) or self.screen
 
     def _cut(self, text: str) -> str:
         most = self._settings.max_tree_tokens * _CHARACTERS_A_TOKEN

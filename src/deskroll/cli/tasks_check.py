@@ -17,6 +17,7 @@ from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import EMBEDDED, choose
 from deskroll.envs import EnvKind, env_kind
 from deskroll.errors import DeskrollError, InputError
+from deskroll.store.paths import escape
 from deskroll.tasks.needs import Download, Need, Needs, host_of, needs_of
 from deskroll.tasks.reading import is_file
 from deskroll.tasks.verdict import Place, Verdict, judge
@@ -121,7 +122,7 @@ def _checked(
 
 
 def _is_cached(cache_dir: Path, task_id: str, download: Download) -> bool:
-    return is_file(cache_dir / task_id / download.name)
+    return is_file(cache_dir / escape(task_id) / download.name)
 
 
 def _places(asked: str, reaches: Callable[[str], bool] | None) -> Callable[[], Place]:

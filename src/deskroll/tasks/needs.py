@@ -215,7 +215,7 @@ def _list(value: object) -> list[Any]:
 def _files(steps: Iterable[_Values], when: Need) -> Iterator[Download]:
     for each in _of_step(steps, "download", "files"):
         url, path = (each.get("url"), each.get("path")) if isinstance(each, Mapping) else (None, None)
-        if isinstance(url, str) and isinstance(path, str):
+        if isinstance(url, str) and isinstance(path, str) and host_of(url):  # without one it comes with the task
             yield Download(url=url, when=when, name=f"{uuid.uuid5(uuid.NAMESPACE_URL, url)}_{posixpath.basename(path)}")
 
 

@@ -23,7 +23,7 @@ def is_bundled(given: str | Path) -> bool:
 def suite_folder(given: str | Path) -> Path:
     """The folder of a suite that is named `suite:NAME`."""
     name = str(given).removeprefix(PREFIX)
-    registry = Registry({"suite": TABLE.get("suite", ())})
+    registry = Registry({"suite": TABLE["suite"]})
     if ":" not in name:
         known = [entry.name for entry in registry.entries("suite")]
         if name not in known:

@@ -7,15 +7,18 @@ import hashlib
 import subprocess
 import sys
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import Around, perform
-from deskroll.errors import SetupError
+from deskroll.errors import InputError, SetupError
+from deskroll.tasks import parse_task
 from tests.envs.osworld.conftest import Shelf
 from tests.waiting import eventually
 
@@ -56,6 +59,35 @@ async def test_a_file_is_fetched_once_and_kept_with_its_checksum(
     assert checked.returncode == 0
 
 
+async def test_a_file_that_comes_with_the_task(sim: GuestDesktop, tmp_path: Path) -> None:
+    (tmp_path / "suite" / "inputs").mkdir(parents=True)
+    (tmp_path / "suite" / "inputs" / "a.txt").write_text("here")
+    (tmp_path / "secret").write_text("not here")
+    (tmp_path / "suite" / "link").symlink_to(tmp_path / "secret")
+    own = replace(around(tmp_path / "cache", offline=True), folder=tmp_path / "suite")
+    await perform([step("inputs/a.txt")], sim, own)
+    assert await sim.read_file(PATH) == b"here"
+    assert not (tmp_path / "cache").exists()
+    for outside in ("../secret", "link", str(tmp_path / "secret")):
+        with pytest.raises(SetupError, match="is outside the folder of the tasks"):
+            await perform([step(outside)], sim, own)
+    with pytest.raises(SetupError, match=r"'inputs/b.txt' is no address, and there is no file .*suite/inputs/b.txt"):
+        await perform([step("inputs/b.txt")], sim, own)
+    with pytest.raises(SetupError, match="the task has no folder"):
+        await perform([step("inputs/a.txt")], sim, around(tmp_path))
+
+
+def test_what_comes_with_tasks_is_looked_at_before_a_run(tmp_path: Path) -> None:
+    task = parse_task({"id": "t", "instruction": "Do it.", "config": [step("a.txt")]}, "here")
+    with pytest.raises(InputError, match=r"task 't': 'a.txt' is no address, and there is no file"):
+        OSWorldEnv.prepare([task], OSWorldSettings(), tmp_path)
+    (tmp_path / "a.txt").write_text("one")
+    first = OSWorldEnv.prepare([task], OSWorldSettings(), tmp_path)
+    (tmp_path / "a.txt").write_text("two")
+    assert first != OSWorldEnv.prepare([task], OSWorldSettings(), tmp_path) != ""
+    assert OSWorldEnv.prepare([], OSWorldSettings(), tmp_path) == ""
+
+
 async def test_attempts_at_the_same_time_fetch_once(sim: GuestDesktop, shelf: Shelf, tmp_path: Path) -> None:
     shelf.files["/a"] = b"hello"
     shelf.gate.clear()
@@ -73,6 +105,7 @@ async def test_attempts_at_the_same_time_fetch_once(sim: GuestDesktop, shelf: Sh
 _OTHER = """
 import asyncio, sys
 from pathlib import Path
+from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import Around
 from deskroll.envs.osworld.setup.downloads import fetched

@@ -6,6 +6,7 @@ the episode, is its caller's affair.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from deskroll.envs.base import Ending, Means, Moment
 from deskroll.envs.osworld.evaluate import check_evaluator, evaluate
 from deskroll.envs.osworld.observe import View
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import Around, check_steps, prepare
+from deskroll.envs.osworld.setup import Around, bundled_files, check_steps, prepare
 from deskroll.errors import GuestError, InputError, SetupError
 from deskroll.types import Observation, Phase, Score, StopReason, Task, Tool, ToolRequest
 
@@ -39,7 +40,7 @@ class OSWorldEnv:
         self._settings = settings
         self._desktop = means.desktop
         self._means = means
-        self._around = Around(task.id, settings)
+        self._around = Around(task.id, settings, means.folder)
         self._recording = False
         self._view = View(settings)
         cap = settings.sleep_after_execution
@@ -75,14 +76,17 @@ class OSWorldEnv:
 
     @staticmethod
     def prepare(tasks: Sequence[Task], settings: OSWorldSettings, folder: Path) -> str:
-        """Nothing is shared: each desktop is made ready by its pool. Accounts and evaluators must be there."""
+        """Accounts, evaluators and files that come with tasks must be there; the digest is that of these files."""
+        digest = hashlib.sha256()
         for task in tasks:
             try:
                 check_steps(task, settings)
                 check_evaluator(task, settings.evaluators)
-            except InputError as error:
+                for file in bundled_files(task, folder):
+                    digest.update(f"{task.id}\0{file.name}\0".encode() + file.read_bytes())
+            except (InputError, SetupError, OSError) as error:
                 raise InputError(f"task {task.id!r}: {error}") from None
-        return ""
+        return digest.hexdigest() if digest.digest() != hashlib.sha256().digest() else ""
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -91,7 +95,11 @@ class OSWorldEnv:
 
     async def reset(self) -> Observation:
         """Perform the set-up steps, and look."""
-        self._around = await prepare(self._task, self._desktop, self._settings)
+        try:
+            await prepare(self._task, self._desktop, self._around)
+        finally:
+            if self._around.took:
+                self._means.keep("setup.json", msgspec.json.encode(self._around.took))
         self._recording = self._settings.enable_recording and await self._record()
         settle = self._settle if self._task.setup else None
         seen = await self._view.shown(await self._desktop.step((), settle=settle, observe=self._view.observe))

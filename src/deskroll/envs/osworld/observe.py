@@ -47,7 +47,7 @@ class View:
             if self._marked and screen is not None:
                 screen, found = await asyncio.to_thread(marked, screen, found)
                 self._marks = [self._on_picture(each) for each in found]
-            tree = marked_table(found) if self._marked else table(found)
+            tree = marked_table(found) if self._marked else table(map(self._scale.element, found))
         if screen is not None:
             screen = await asyncio.to_thread(self._scale.picture, screen)
         return Observation(screenshot=screen, accessibility_tree=tree, terminal=seen.terminal, results=tuple(results))

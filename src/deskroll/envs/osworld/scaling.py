@@ -13,6 +13,7 @@ import msgspec
 
 from deskroll.actions import Action
 from deskroll.actions.union import Script
+from deskroll.envs.osworld.elements import Element
 from deskroll.errors import ActionError
 from deskroll.types import Record
 
@@ -34,6 +35,19 @@ class Scale(Record, frozen=True):
         out = io.BytesIO()
         scaled.save(out, "PNG", compress_level=1)
         return out.getvalue()
+
+    def element(self, element: Element) -> Element:
+        """An element where it is on the picture."""
+        if self.screen == self.shown:
+            return element
+        (width, seen_width), (height, seen_height) = self._along(0), self._along(1)
+        return msgspec.structs.replace(
+            element,
+            x=element.x * seen_width // width,
+            y=element.y * seen_height // height,
+            width=max(element.width * seen_width // width, 1),
+            height=max(element.height * seen_height // height, 1),
+        )
 
     def back(self, action: Action) -> Action:
         """An action on the picture, as one on the screen."""

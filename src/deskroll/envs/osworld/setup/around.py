@@ -7,6 +7,14 @@ from pathlib import Path
 
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.store.paths import escape
+from deskroll.types import Record
+
+
+class Took(Record, frozen=True):
+    """A step that was performed."""
+
+    type: str
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -15,11 +23,15 @@ class Around:
 
     task_id: str
     settings: OSWorldSettings
+    folder: Path | None = None
+    """Where the task's own files are: an address without a scheme is a path in it."""
     forgiving: bool = False
     """For `postconfig`, where upstream goes on: a command that ends with an error (`diff` does so where files differ)
     or a window that the agent has closed is part of what is judged, not a failure. All else fails here, too."""
     outputs: dict[str, bytes] = field(default_factory=dict)
     """What commands printed, under the names that their `stdout` and `stderr` gave; filled by the steps."""
+    took: list[Took] = field(default_factory=list)
+    """How long each step took; filled as they are performed."""
 
     @property
     def cache(self) -> Path:

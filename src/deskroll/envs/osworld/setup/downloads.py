@@ -4,7 +4,8 @@
                           <uuid5 of the address>_<name>.sha256    its checksum, as sha256sum writes it
 
 Guarantees: a file has its name only when it is whole; attempts that want it at the same time, in whatever process,
-fetch it once; a file that is not what its checksum says is never used; with `offline` no address is asked.
+fetch it once; a file that is not what its checksum says is never used; with `offline` no address is asked. An address
+without a scheme is a file that comes with the task, and is never outside its folder.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def cache_name(url: str, name: str) -> str:
 
 
 async def fetched(url: str, name: str, around: Around) -> bytes:
-    """The bytes of a file, from the cache or from where it is."""
+    """The bytes of a file: the task's own, from the cache, or from where it is."""
+    if is_bundled(url):
+        return await asyncio.to_thread(bundled(url, around.folder).read_bytes)
     path = around.cache / cache_name(url, name)
     try:
         if not path.is_file():
@@ -63,6 +66,23 @@ async def fetched(url: str, name: str, around: Around) -> bytes:
         return await asyncio.to_thread(_checked, path)
     except OSError as error:
         raise SetupError(f"{path}: {error.strerror or error}; see to it, or set cache_dir") from error
+
+
+def is_bundled(url: str) -> bool:
+    """Whether it is a path in the folder of the tasks."""
+    return not urlsplit(url).scheme
+
+
+def bundled(url: str, folder: Path | None) -> Path:
+    """The file that comes with a task, under the folder of its tasks."""
+    if folder is None:
+        raise SetupError(f"{plain(url)!r} is no address, and the task has no folder that it could be a path in")
+    path = (folder / url).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise SetupError(f"{plain(url)!r} is outside the folder of the tasks, {folder}")
+    if not path.is_file():
+        raise SetupError(f"{plain(url)!r} is no address, and there is no file {path}")
+    return path
 
 
 async def _into_cache(url: str, path: Path, settings: OSWorldSettings) -> None:

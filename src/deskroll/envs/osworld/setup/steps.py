@@ -7,8 +7,10 @@ none is left out in silence.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +19,7 @@ from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import accounts, commands, downloads, drive, history, login, tabs, windows
 from deskroll.envs.osworld.setup import records as told
-from deskroll.envs.osworld.setup.around import Around
+from deskroll.envs.osworld.setup.around import Around, Took
 from deskroll.errors import GuestError, InputError, SetupError, plain
 from deskroll.types import Record, Task
 
@@ -64,6 +66,16 @@ def check_steps(task: Task, settings: OSWorldSettings | None = None) -> None:
                 raise InputError(f"{where} ({kind}): {error}") from None
 
 
+def bundled_files(task: Task, folder: Path) -> Iterator[Path]:
+    """The files that come with a task; `SetupError` where one is not there."""
+    for _, step in _steps(task):
+        if step.get("type") == "download":
+            given = told.read(step.get("parameters", {}), told.Download)
+            for file in given.files if isinstance(given, told.Download) else ():
+                if downloads.is_bundled(file.url):
+                    yield downloads.bundled(file.url, folder)
+
+
 def _steps(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:
     after = task.evaluator.get("postconfig", [])
     if not isinstance(after, list | tuple):
@@ -75,11 +87,9 @@ def _steps(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield f"{name}[{n}]", step
 
 
-async def prepare(task: Task, desktop: Desktop, settings: OSWorldSettings) -> Around:
-    """Perform a task's set-up steps in order; returns what they left behind on this side."""
-    around = Around(task.id, settings)
+async def prepare(task: Task, desktop: Desktop, around: Around) -> None:
+    """Perform a task's set-up steps in order; what they leave behind on this side is in `around.outputs`."""
     await perform(task.setup, desktop, around)
-    return around
 
 
 async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, around: Around) -> None:
@@ -94,6 +104,7 @@ async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, around: 
             given = told.read(step.get("parameters", {}), record)
         except msgspec.ValidationError as error:
             raise SetupError(f"{where}: {error}") from None
+        began = time.monotonic()
         try:
             await act(desktop, given, around if kind in _FORGIVEN else replace(around, forgiving=False))
         except SetupError as error:
@@ -103,3 +114,5 @@ async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, around: 
             if not (around.forgiving and kind in _FORGIVEN):
                 raise SetupError(what) from None  # its own words may hold the password
             commands.note(what)
+        finally:
+            around.took.append(Took(type=kind, seconds=round(time.monotonic() - began, 3)))
