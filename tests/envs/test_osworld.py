@@ -98,6 +98,11 @@ def test_the_spec_is_the_runs_with_what_the_task_asks_for() -> None:
     assert kind.desktop_spec(task(), SMALL) == plain
     assert kind.desktop_spec(task(env_config=None), SMALL) == plain
     asked = {"proxy": True, "snapshot": "chrome", "width": 9999, "other": 1}
+    wish = {"proxy": True, "fixed_ip": "true"}
+    assert kind.desktop_spec(task(**wish), SMALL) == plain
+    granted = SMALL.model_copy(update={"enable_proxy": True, "enable_fixed_ip": True})
+    assert kind.desktop_spec(task(**wish), granted) == DesktopSpec(width=320, height=240, proxy=True, fixed_ip=True)
+    assert kind.desktop_spec(task(), granted) == plain
     assert kind.desktop_spec(task(env_config=asked), SMALL) == DesktopSpec(
         width=320, height=240, proxy=True, snapshot="chrome"
     )

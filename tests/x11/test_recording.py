@@ -18,8 +18,9 @@ from Xlib import X
 from Xlib.display import Display
 
 from deskroll.desktops.x11.capture import Frame, FramebufferScreen, Screen, ShmScreen
-from deskroll.desktops.x11.recording import REPEAT_S, Recorder, RecordingEnd
+from deskroll.desktops.x11.recording import REPEAT_S, Allowance, Recorder, RecordingEnd
 from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout
+from tests.browser import needs_chromium, played_by_chromium
 from tests.waiting import wait_until
 from tests.x11.conftest import XSession
 
@@ -155,6 +156,39 @@ def test_a_browser_can_play_it(screen: CountingScreen, tmp_path: Path) -> None:
     with av.open(str(recorder.path)) as container:
         assert container.duration is not None
         assert container.streams.video[0].profile in ("Constrained Baseline", "Baseline", "Main", "High")
+
+
+@needs_chromium
+def test_a_browser_plays_it(screen: CountingScreen, paint: Paint, tmp_path: Path) -> None:
+    paint(RED)
+    recorder = Recorder(screen, tmp_path / "film.mp4")
+    recorder.start()
+    screen.look(3)
+    paint(GREEN)
+    screen.look(3)
+    said = played_by_chromium(recorder.stop(), tmp_path)
+    assert said.get("played"), said
+    assert (said["width"], said["height"]) == (1920, 1080)
+    assert said["duration"] == pytest.approx(play(recorder.path).duration, abs=0.3)
+    assert np.abs(np.array(said["last"]) - [GREEN >> 16, GREEN >> 8 & 255, GREEN & 255]).max() < 16
+
+
+@pytest.mark.parametrize(("fps", "cost", "share"), [(5, 0.03, 0.045), (30, 0.05, 0.27), (5, 0.002, 0.01)])
+def test_it_costs_no_more_than_its_share(fps: int, cost: float, share: float) -> None:
+    now = spent = looks = 0.0
+    allowance = Allowance(fps, now, spent)
+    while now < 60:
+        now, spent, looks = max(allowance.earliest(now, spent), now + 1 / fps), spent + cost, looks + 1
+    assert spent / now <= share * 1.02
+    assert looks / now >= min(fps, share / cost) * 0.9
+
+
+def test_what_was_spared_is_used_for_a_burst_and_a_look_a_second_is_always_allowed() -> None:
+    allowance = Allowance(5, 0.0, 0.0)
+    assert allowance.earliest(100.0, 0.0) == 100.0
+    assert allowance.earliest(100.2, 0.4) == 100.2
+    assert allowance.earliest(100.4, 0.5) > 100.4
+    assert allowance.earliest(101.0, 90.0) == 102.0
 
 
 def test_a_still_picture_costs_few_frames_and_keeps_its_time(

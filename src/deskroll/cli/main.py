@@ -19,10 +19,12 @@ from deskroll.errors import DeskrollError, InputError, MissingDependency
 _COMMANDS = {
     "demo": ("deskroll.cli.demo:demo", "Four desktops side by side, each with a real program. No key needed."),
     "desktops": ("deskroll.cli.desktops:desktops", "Start desktops by hand, look at them, list them, reap leftovers."),
+    "export": ("deskroll.cli.export:export", "A run in other programs' layouts: OSWorld's, Parquet, videos."),
     "envs": ("deskroll.cli.envs:envs", "Which environments there are, and the tools of each."),
     "models": ("deskroll.cli.models:models", "Ask a model one question; serve a scripted one, without any key."),
     "osworld": ("deskroll.cli.osworld:osworld", "OSWorld's own evaluators: install them, check them."),
     "pool": ("deskroll.cli.pool:pool", "Share desktops among programs: serve a pool, see it, steer it."),
+    "replay": ("deskroll.cli.replay:replay", "Play an episode again on a fresh desktop; where do the screens differ?"),
     "report": ("deskroll.cli.report:report", "What a run came to: success, failures, time, cost; as a page, too."),
     "run": ("deskroll.cli.run:run", "Run an agent on tasks, in parallel, and score every attempt."),
     "stats": ("deskroll.cli.report:stats", "Runs beside each other: each success rate, and how far they scatter."),

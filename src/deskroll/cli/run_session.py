@@ -60,7 +60,7 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str = "", *, f
         _refuse_live(root)
     async with AsyncExitStack() as stack:
         interrupts = stack.enter_context(Interrupts(console))
-        config = await stack.enter_async_context(_with_model(config))
+        config = await stack.enter_async_context(with_model(config))
         stack.enter_context(LogLines(console))
         try:
             session = await stack.enter_async_context(Session.open(config, tasks, resume=root, force=force))
@@ -98,7 +98,7 @@ def _refuse_live(root: str) -> None:
 
 
 @asynccontextmanager
-async def _with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
+async def with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
     """The settings with models that answer: checked, or served here where they are scripts."""
     limited = config.limits.max_cost_usd is not None
     async with AsyncExitStack() as stack:

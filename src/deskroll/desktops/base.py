@@ -234,8 +234,8 @@ class Desktop(Protocol):
     def forward(self, port: int) -> AbstractAsyncContextManager[tuple[str, int]]:
         """Reach a TCP port inside the desktop at the (host, port) that this yields."""
 
-    async def start_recording(self) -> None:
-        """Begin a video of the screen."""
+    async def start_recording(self, fps: int = 5) -> None:
+        """Begin a video of the screen, of so many pictures a second where the guest lets one choose."""
 
     async def end_recording(self) -> bytes:
         """End the video and return it (mp4)."""

@@ -82,7 +82,11 @@ class Env(Protocol):
 
 
 class EnvKind(Protocol):
-    """A class of environments, as the registry names it."""
+    """A class of environments, as the registry names it.
+
+    One that keeps something for all attempts of a process (warm helpers) may have `async def close_shared()`, without
+    arguments: it is called when that process runs no more of them.
+    """
 
     Settings: ClassVar[type[Settings]]
     """The options that people may set for all tasks of a run."""

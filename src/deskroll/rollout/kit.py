@@ -79,7 +79,15 @@ class Kit:
                 judge = await stack.enter_async_context(ChatClient(settings, sink=sink))
             if leases is None and spec.pool:
                 leases = await stack.enter_async_context(PoolClient(spec.pool))
-            yield cls(spec, model, judge, leases)
+            kit = cls(spec, model, judge, leases)
+            stack.push_async_callback(kit.close_shared)
+            yield kit
+
+    async def close_shared(self) -> None:
+        """End what environments share among the attempts of this process."""
+        for kind, _ in self._envs.values():
+            if (close := getattr(kind, "close_shared", None)) is not None:
+                await close()
 
     def endpoints(self) -> tuple[EndpointLoad, ...]:
         """How the model's servers do."""

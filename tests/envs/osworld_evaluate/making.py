@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -117,3 +117,29 @@ def pptx(*slides: Sequence[str]) -> bytes:
     )
     parts["ppt/_rels/presentation.xml.rels"] = relations(targets)
     return package(parts, "ppt/presentation.xml", {"ppt/presentation.xml": "presentationml.presentation.main"})
+
+
+def pdf(*pages: Sequence[str]) -> bytes:
+    """Pages of these lines."""
+    kids = " ".join(f"{3 + 2 * n} 0 R" for n in range(len(pages)))
+    objects = ["<</Type/Catalog/Pages 2 0 R>>", f"<</Type/Pages/Kids[{kids}]/Count {len(pages)}>>"]
+    font = "<</Font<</F1<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>>>>>"
+    for n, lines in enumerate(pages):
+        said = " ".join(f"({line}) Tj T*" for line in lines)
+        content = f"BT /F1 12 Tf 14 TL 72 720 Td {said} ET"
+        objects.append(f"<</Type/Page/Parent 2 0 R/Resources{font}/Contents {4 + 2 * n} 0 R>>")
+        objects.append(f"<</Length {len(content)}>>stream\n{content}\nendstream")
+    return pdf_file(each.encode("cp1252") for each in objects)
+
+
+def pdf_file(objects: Iterable[bytes], trailer: bytes = b"/Root 1 0 R") -> bytes:
+    """A PDF of these objects, numbered from 1, with its table of places."""
+    data, places = b"%PDF-1.7\n", []
+    for n, each in enumerate(objects, start=1):
+        places.append(len(data))
+        data += b"%d 0 obj\n%b\nendobj\n" % (n, each)
+    table = b"0000000000 65535 f \n" + b"".join(b"%010d 00000 n \n" % place for place in places)
+    size = len(places) + 1
+    return data + b"xref\n0 %d\n%btrailer <</Size %d%b>>\nstartxref\n%d\n%%%%EOF" % (
+        size, table, size, trailer, len(data)
+    )  # fmt: skip

@@ -14,9 +14,12 @@ from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.envs.base import Ending
 from deskroll.envs.osworld.evaluate import evaluate
+from deskroll.envs.osworld.evaluate.native import engine
+from deskroll.envs.osworld.evaluate.parts import evaluation_of
 from deskroll.errors import EvaluatorError
 from deskroll.types import StopReason
-from tests.envs.osworld_evaluate.making import docx, inline, judged, package, pptx, rule, xlsx
+from tests.envs.osworld_evaluate.agreed import PIC
+from tests.envs.osworld_evaluate.making import docx, inline, judged, package, pdf, pptx, rule, xlsx
 
 DONE = Ending(stop=StopReason.DONE)
 OUT = "/home/user/out"
@@ -98,16 +101,95 @@ async def test_tables(sheets: Any, rules: Any, value: float, desktop: GuestDeskt
     assert await score(desktop, "compare_table", xlsx(sheets), gold, "out.xlsx", rules=rules) == value
 
 
+_W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+_S = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+FORMATTED = package(
+    {
+        "word/document.xml": f"<w:document {_W}><w:body><w:p>"
+        '<w:pPr><w:pStyle w:val="H1"/><w:jc w:val="center"/></w:pPr>'
+        '<w:r><w:t>pla</w:t></w:r><w:r><w:rPr><w:b w:val="0"/></w:rPr><w:t xml:space="preserve">in </w:t></w:r>'
+        "<w:r><w:rPr><w:b/></w:rPr><w:t>bold</w:t></w:r></w:p><w:p/></w:body></w:document>",
+        "word/styles.xml": f'<w:styles {_W}><w:style w:type="paragraph" w:styleId="H1"><w:name w:val="heading 1"/>'
+        "</w:style></w:styles>",
+    },
+    "word/document.xml",
+    {},
+)
+
+
+def _styled() -> bytes:
+    """A1 is bold, B1 a percentage, C1:D2 one cell."""
+    styles = (
+        f'<styleSheet {_S}><fonts><font/><font><b/></font></fonts><cellXfs><xf numFmtId="0" fontId="0"/>'
+        '<xf numFmtId="0" fontId="1"/><xf numFmtId="10" fontId="0"/></cellXfs></styleSheet>'
+    )
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(xlsx({"S": [["x", 0.5]]}))) as source, zipfile.ZipFile(out, "w") as sink:
+        for name in source.namelist():
+            data = source.read(name).replace(b'<c r="A1"', b'<c r="A1" s="1"').replace(b'<c r="B1"', b'<c r="B1" s="2"')
+            merged = b'</sheetData><mergeCells><mergeCell ref="C1:D2"/></mergeCells>'
+            sink.writestr(name, data.replace(b"</sheetData>", merged))
+        sink.writestr("xl/styles.xml", styles)
+    return out.getvalue()
+
+
+STYLED = _styled()
+SLIDE = {"title": "", "bold": [], "layout": "", "notes": "", "background": ""}
+
+
 async def test_what_documents_say_can_be_compared_with_rules(desktop: GuestDesktop) -> None:
     cases = [
         ("docx_paragraphs", docx("one", "two"), ["one", "two"]),
         ("pptx_texts", pptx(["Title", " "], ["A", "B"]), [["Title"], ["A", "B"]]),
         ("xlsx_cells", xlsx({"S": ROWS}), [["name", "n"], ["a", 1], ["b", 2.5]]),
+        ("docx_runs", FORMATTED, [["Heading 1", "center", [["plain ", ""], ["bold", "b"]]], ["Normal", "left", []]]),
+        ("xlsx_styles", STYLED, {"bold": ["A1"], "formats": {"B1": "0.00%"}, "merged": ["C1:D2"], "charts": []}),
+        ("pptx_slides", pptx(["A", "B"]), [{**SLIDE, "texts": ["A", "B"]}]),
+        ("pdf_text", pdf(["Total:  3", "x"], ["end"]), "Total: 3\nx\fend"),
+        ("json_value", b'{"a": [1, null]}', {"a": [1, None]}),
+        ("image_size", PIC, [64, 48]),
     ]
     for getter, data, said in cases:
         await desktop.write_file(OUT, data)
         task = judged("exact_match", {"type": getter, "path": OUT}, rule(expected=said))
         assert (await evaluate(task, desktop, DONE)).value == 1.0, getter
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected", "value"),
+    [
+        ({"at": ["a", "b", 1]}, 3, 1.0),
+        ({"at": ["a", "b", -1]}, 3, 1.0),
+        ({"at": ["a", "b", 2]}, 3, 0.0),
+        ({"at": ["a", "x"], "default": False}, False, 1.0),
+        ({"at": ["none"], "default": "system"}, "system", 1.0),
+        ({"at": ["a", "b", "c"]}, 3, 0.0),
+    ],
+)
+async def test_a_part_of_what_a_file_says(settings: Any, expected: Any, value: float, desktop: GuestDesktop) -> None:
+    await desktop.write_file(OUT, b'{"a": {"b": [2, 3]}, "none": null}')
+    task = judged("exact_match", {"type": "json_value", "path": OUT, **settings}, rule(expected=expected))
+    assert (await evaluate(task, desktop, DONE)).value == value
+
+
+@pytest.mark.parametrize(
+    ("func", "options", "expected", "judge"),
+    [
+        ("compare_pptx_files", {}, inline("g.pptx", b""), True),
+        ("compare_pptx_files", {"examine_shape": False}, inline("g.pptx", b""), True),
+        ("compare_pptx_files", {"examine_modify_height": True}, inline("g.pptx", b""), False),
+        ("check_json", {}, rule(expect=[{"key": ["a"], "method": "eq", "ref": 1}]), True),
+        ("check_json", {"is_yaml": True}, rule(expect=[]), False),
+        ("check_json", {}, rule(expect=[{"key": ["a"], "method": "spreadsheet_range", "ref": []}]), False),
+        ("compare_docx_files", {"fuzzy_match": True}, inline("g.docx", b""), False),
+        ("compare_table", {"rules": [{"type": "chart"}]}, inline("g.xlsx", b""), False),
+    ],
+)
+def test_what_is_not_judged_as_upstream_does_is_left_to_upstream(
+    func: str, options: Any, expected: Any, judge: bool
+) -> None:
+    (part,) = evaluation_of(judged(func, VM, expected, options=options).evaluator).parts
+    assert engine.has_part(part) is judge
 
 
 def _bomb() -> bytes:

@@ -90,7 +90,7 @@ async def test_postconfig_comes_first(desktop: GuestDesktop) -> None:
         ({"func": "exact_match", "postconfig": 3}, "evaluator.postconfig must be a list"),
         ({"func": "check_moon"}, "there is no evaluator 'check_moon'; known: exact_match, infeasible"),
         ({"func": "exact_match", "result": {"type": "moon"}}, "there is no getter 'moon'; known: vm_command_line"),
-        ({"func": "compare_images", "result": inline("a", b"")}, "compare_images with inline_file: some of this is"),
+        ({"func": "compare_videos", "result": inline("a", b"")}, "compare_videos with inline_file: some of this is"),
     ],
 )  # fmt: skip
 def test_what_is_written_wrongly_is_refused_before_anything_runs(evaluator: dict[str, Any], words: str) -> None:
@@ -100,8 +100,8 @@ def test_what_is_written_wrongly_is_refused_before_anything_runs(evaluator: dict
 
 def test_what_is_not_installed_says_what_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    theirs = judged("compare_images", {"type": "vm_file", "path": "/x", "dest": "x"}, {"type": "vm_file", "path": "/y"})
-    with pytest.raises(InputError, match=r"compare_images with vm_file with vm_file: .*run: deskroll osworld install"):
+    theirs = judged("compare_videos", {"type": "vm_file", "path": "/x", "dest": "x"}, {"type": "vm_file", "path": "/y"})
+    with pytest.raises(InputError, match=r"compare_videos with vm_file with vm_file: .*run: deskroll osworld install"):
         check_evaluator(theirs)
     with pytest.raises(InputError, match="there is no native evaluator for this; set evaluators to auto"):
         check_evaluator(theirs, "native")

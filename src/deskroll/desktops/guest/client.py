@@ -164,9 +164,9 @@ class GuestDesktop:
         form.add_field("file_data", io.BytesIO(data), filename="file")
         await self._transport.request("POST", "/setup/upload", timeout=timeout or self._timeout, body=form)
 
-    async def start_recording(self) -> None:
-        """Start to record the screen."""
-        await self._transport.request("POST", "/start_recording", timeout=self._timeout)
+    async def start_recording(self, fps: int = 5) -> None:
+        """Start to record the screen; a stock guest has a rate of its own."""
+        await self._transport.request("POST", f"/start_recording?fps={fps}", timeout=self._timeout)
 
     async def end_recording(self) -> bytes:
         """Stop recording and return the video (mp4)."""

@@ -6,8 +6,11 @@ front, since a fragmented file has no duration and seeks badly in browsers. The 
 other one by a rename, so that a playable file is at `path` at any time.
 
 Guarantees: the file plays as long as the recording lasted. A picture that did not change is not encoded
-again: frames carry their own times, at most `REPEAT_S` apart. The recording ends by itself at its limits and
+again: frames carry their own times, at most `REPEAT_S` apart. It costs no more than its share of a core
+(`Allowance`): where very much moves, fewer pictures are taken. The recording ends by itself at its limits and
 when the screen is lost; `stop` reports the latter, and the file holds what came before.
+
+`FilmWriter` makes such a file of any pictures, each with its time; nothing in it knows a screen or a clock.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import av
 import numpy as np
 from av.video.frame import VideoFrame
 from av.video.plane import VideoPlane
-from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc, VideoReformatter
+from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc, Interpolation, VideoReformatter
 from av.video.stream import VideoStream
 from isal import isal_zlib
 from numpy.typing import NDArray
@@ -86,7 +89,7 @@ class Recorder:
         if self._thread is not None:
             raise RuntimeError(f"recording {self.path} was started already; make a new Recorder")
         try:
-            writer = _Writer(self.path, self._screen.width, self._screen.height, self._fps)
+            writer = FilmWriter(self.path, self._screen.width, self._screen.height, self._fps)
         except OSError as error:
             raise DesktopError(f"recording {self.path} cannot be written: {error.strerror}") from error
         # A daemon: a screen that never answers must not keep the process alive.
@@ -112,7 +115,7 @@ class Recorder:
             raise self._error
         return self.path
 
-    def _run(self, writer: _Writer) -> None:
+    def _run(self, writer: FilmWriter) -> None:
         try:
             with contextlib.closing(writer):
                 end = self._record(writer)
@@ -128,9 +131,10 @@ class Recorder:
         self._error = error
         self.end = RecordingEnd.FAILED
 
-    def _record(self, writer: _Writer) -> RecordingEnd:
+    def _record(self, writer: FilmWriter) -> RecordingEnd:
         """Show the writer the screen `fps` times a second; the last look comes after the end was decided."""
         began = now = time.monotonic()
+        allowance: Allowance | None = None
         while True:
             end = self._due_end(now - began, writer.size)
             frame = self._screen.grab()
@@ -138,7 +142,10 @@ class Recorder:
             writer.write(frame, now - began)
             if end is not None:
                 return end
-            next_tick = (int((now - began) * self._fps) + 1) / self._fps  # missed ticks are left out
+            if allowance is None:  # the first picture, in which all is new, does not count
+                allowance = Allowance(self._fps, now, time.thread_time())
+            earliest = allowance.earliest(now, time.thread_time()) - began
+            next_tick = (int(max(now - began, earliest) * self._fps) + 1) / self._fps  # missed ticks are left out
             self._stopping.wait(began + min(next_tick, self._max_seconds) - time.monotonic())
             now = time.monotonic()
 
@@ -150,7 +157,30 @@ class Recorder:
         return RecordingEnd.SIZE_LIMIT if size >= self._max_bytes else None
 
 
-class _Writer:
+class Allowance:
+    """How much CPU time a recording may take: 4.5% of a core, and 0.9% more for each picture a second beyond five.
+
+    What was not used is kept for a while, so that short bursts are recorded in full. One picture a second is
+    always allowed.
+    """
+
+    _KEPT_S = 10.0
+    """Seconds whose unused allowance may be used later."""
+
+    def __init__(self, fps: int, now: float, spent: float) -> None:
+        self._share = 0.045 * max(1.0, fps / 5)
+        self._left = 0.0
+        self._now, self._spent = now, spent
+
+    def earliest(self, now: float, spent: float) -> float:
+        """When the next look may be, at a time when the recording has spent so much; both in seconds."""
+        self._left += (now - self._now) * self._share - (spent - self._spent)
+        self._left = min(self._left, self._KEPT_S * self._share)
+        self._now, self._spent = now, spent
+        return now + min(max(0.0, -self._left / self._share), 1.0)
+
+
+class FilmWriter:
     """Encodes frames into a fragmented mp4, each at its time, leaving out those that show nothing new."""
 
     def __init__(self, path: Path, width: int, height: int, fps: int) -> None:
@@ -249,6 +279,7 @@ class _Canvas:
             format="yuv420p",
             dst_colorspace=Colorspace.ITU709,
             dst_color_range=ColorRange.MPEG,
+            interpolation=Interpolation.POINT,  # a third cheaper, and only colours are taken from every other pixel
             threads=1,
         )
         for source, target, at in zip(band.planes, self.picture.planes, (top, top // 2, top // 2), strict=True):

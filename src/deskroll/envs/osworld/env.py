@@ -18,7 +18,7 @@ from deskroll.actions import Action, Answer, Done, Fail
 from deskroll.desktops.base import ActionResult, DesktopSpec, Settle, StepResult
 from deskroll.envs.answers import judge_answer
 from deskroll.envs.base import Ending, Means, Moment
-from deskroll.envs.osworld.evaluate import check_evaluator, evaluate
+from deskroll.envs.osworld.evaluate import check_evaluator, close_crew, evaluate
 from deskroll.envs.osworld.observe import View
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import Around, bundled_files, check_steps, prepare
@@ -55,6 +55,8 @@ class OSWorldEnv:
             network=settings.network,
             client_password=settings.client_password,
             snapshot=settings.snapshot_name,
+            proxy=settings.enable_proxy and _wished(task, "proxy"),
+            fixed_ip=settings.enable_fixed_ip and _wished(task, "fixed_ip"),
         )
         env_config = task.metadata.get("env_config")
         if env_config is None:
@@ -88,6 +90,11 @@ class OSWorldEnv:
                 raise InputError(f"task {task.id!r}: {error}") from None
         return digest.hexdigest() if digest.digest() != hashlib.sha256().digest() else ""
 
+    @staticmethod
+    async def close_shared() -> None:
+        """End the processes that judge with OSWorld's own code."""
+        await close_crew()
+
     @property
     def tools(self) -> Sequence[Tool]:
         """The computer."""
@@ -108,7 +115,7 @@ class OSWorldEnv:
     async def _record(self) -> bool:
         """Begin the recording; an attempt without one is worth more than none."""
         try:
-            await self._desktop.start_recording()
+            await self._desktop.start_recording(self._settings.recording_fps)
         except GuestError as error:
             _log.warning("task %r is not recorded: desktop %s: %s", self._task.id, self._desktop.id, error)
             return False
@@ -142,6 +149,10 @@ class OSWorldEnv:
         if self._recording:
             self._recording = False
             self._means.keep("recording.mp4", await self._desktop.end_recording())
+
+
+def _wished(task: Task, name: str) -> bool:
+    return task.metadata.get(name) in (True, "true", "True")
 
 
 def _ended(last: Action | None, observation: Observation, seen: StepResult) -> Moment:

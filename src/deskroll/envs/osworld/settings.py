@@ -46,11 +46,17 @@ class OSWorldSettings(AnswerSettings):
     """What the desktops run."""
     enable_recording: bool = False
     """Whether each attempt leaves a video of its desktop (`recording.mp4`)."""
+    recording_fps: int = Field(default=5, ge=1, le=30)
+    """How often a second the video looks at the screen; what has not changed costs nothing in it."""
     evaluators: Literal["auto", "native", "upstream"] = "auto"
     """Whose code judges: deskroll's own where it has all that a part needs, else OSWorld's own
     (`deskroll osworld install`); or one of them alone."""
     network: bool = False
     """Whether programs in the desktop reach the network."""
+    enable_proxy: bool = False
+    """Whether tasks that say `proxy: true` get a desktop behind the provider's proxy; refused where it has none."""
+    enable_fixed_ip: bool = False
+    """The same for `fixed_ip: true`."""
     cache_dir: str = "cache"
     """Where files that tasks download are kept, as OSWorld does: `<cache_dir>/<task id>/<uuid5>_<name>`."""
     offline: bool = False

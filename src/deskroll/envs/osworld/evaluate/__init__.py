@@ -9,5 +9,6 @@ from __future__ import annotations
 
 from deskroll.envs.osworld.evaluate.choice import Evaluators
 from deskroll.envs.osworld.evaluate.evaluation import check_evaluator, evaluate
+from deskroll.envs.osworld.evaluate.upstream.judging import close_crew
 
-__all__ = ["Evaluators", "check_evaluator", "evaluate"]
+__all__ = ["Evaluators", "check_evaluator", "close_crew", "evaluate"]

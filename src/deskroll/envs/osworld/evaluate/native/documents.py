@@ -1,34 +1,22 @@
 """Native metrics on office documents: what upstream's give for the text of a docx and the values of an xlsx.
 
-What they cannot do as upstream does it (`supports`) is upstream's to judge: fuzzy comparison, odt, and every rule of
+What they cannot do as upstream does it (see `support`) is upstream's to judge: fuzzy comparison, odt, and every rule of
 `compare_table` besides `sheet_name` and `sheet_data`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from deskroll.envs.osworld.evaluate.native.office import Cell, Rows, docx_paragraphs, xlsx_sheets
 from deskroll.envs.osworld.evaluate.native.values import File, NotComparable
 
 Options = Mapping[str, Any]
-_TABLE_RULES = ("sheet_name", "sheet_data")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _MISSING = {"", "#N/A", "N/A", "NA", "NULL", "null", "NaN", "nan", "None", "n/a", "<NA>"}
 """What upstream's reader takes for an empty cell."""
-
-
-def supports(func: str, options: Options) -> bool:
-    """Whether a metric of this file judges as upstream's does, with these options."""
-    if func == "compare_docx_files":
-        return not (options.get("fuzzy_match") or options.get("content_only"))
-    if func == "compare_table":
-        rules = options.get("rules")
-        return isinstance(rules, Sequence) and all(
-            isinstance(rule, Mapping) and rule.get("type") in _TABLE_RULES for rule in rules
-        )
-    return True
 
 
 def compare_docx_files(result: Any, expected: Any, options: Options) -> float:
@@ -77,13 +65,19 @@ def _sheet(index: object, result: Mapping[str, Rows], expected: Mapping[str, Row
 
 
 def _rounded(rows: Rows, digits: int) -> list[list[Cell]]:
-    return [[_plain(cell, digits) for cell in row] for row in rows]
+    """By columns, the headings apart: upstream's reader rounds a column if all of it can be taken for numbers."""
+    columns = [[_plain(cell) for cell in column] for column in zip(*rows, strict=True)]
+    return [[*column[:1], *_column(column[1:], digits)] for column in columns]
 
 
-def _plain(cell: Cell, digits: int) -> Cell:
-    if isinstance(cell, str):
-        return None if cell in _MISSING else cell
-    return round(cell, digits) if isinstance(cell, float) else cell
+def _column(cells: list[Cell], digits: int) -> list[Cell]:
+    if not all(_NUMBER.fullmatch(cell) if isinstance(cell, str) else not isinstance(cell, bool) for cell in cells):
+        return cells
+    return [None if cell is None else round(float(cell), digits) for cell in cells]
+
+
+def _plain(cell: Cell) -> Cell:
+    return None if isinstance(cell, str) and cell in _MISSING else cell
 
 
 def _files(result: Any, expected: Any) -> tuple[File, File]:

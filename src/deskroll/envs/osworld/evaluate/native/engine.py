@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 from deskroll.desktops.base import Desktop
-from deskroll.envs.osworld.evaluate.native.documents import supports
 from deskroll.envs.osworld.evaluate.native.getters import GETTERS
 from deskroll.envs.osworld.evaluate.native.metrics import METRICS, Measure
+from deskroll.envs.osworld.evaluate.native.support import supports
 from deskroll.envs.osworld.evaluate.native.values import NotComparable, Unreadable
 from deskroll.envs.osworld.evaluate.parts import Getter, Part
 from deskroll.envs.osworld.evaluate.verdict import Verdict
@@ -19,13 +19,7 @@ from deskroll.errors import EvaluatorError, GuestError
 def has_part(part: Part) -> bool:
     """Whether the part's metric, with its options, and all of its getters are here."""
     known = part.func in METRICS and all(getter.type in GETTERS for getter in part.getters)
-    return known and supports(part.func, part.options) and not _is_odt(part)
-
-
-def _is_odt(part: Part) -> bool:
-    return part.func == "compare_docx_files" and any(
-        str(getter.config.get("dest", "")).endswith(".odt") for getter in part.getters
-    )
+    return known and supports(part)
 
 
 async def judge(part: Part, desktop: Desktop) -> Verdict:

@@ -5,6 +5,7 @@ A file that is not there is `None`, which every metric scores 0. Anything else t
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import posixpath
@@ -15,7 +16,8 @@ from typing import Any
 import msgspec
 
 from deskroll.desktops.base import Desktop, Observe, RunResult
-from deskroll.envs.osworld.evaluate.native.office import docx_paragraphs, pptx_texts, xlsx_sheets
+from deskroll.envs.osworld.evaluate.native.jsons import value_at
+from deskroll.envs.osworld.evaluate.native.readers import READERS, Read
 from deskroll.envs.osworld.evaluate.native.values import File, NotComparable, Unreadable
 from deskroll.errors import GuestError
 
@@ -117,30 +119,20 @@ def _mode(file: File) -> str:
     return next((_MODES[each] for each in chosen if isinstance(each, int) and each in _MODES), "system")
 
 
-async def _docx_paragraphs(desktop: Desktop, config: Config) -> object:
-    file = await _vm_file(desktop, config)
-    return docx_paragraphs(file) if isinstance(file, File) else None
+def _reader(read: Read) -> Get:
+    """A getter of what a file says; `at` picks a part of that, and `~/` is the desktop's home."""
 
+    async def get(desktop: Desktop, config: Config) -> object:
+        path = str(config.get("path", ""))
+        name = str(config.get("dest") or posixpath.basename(path))
+        home = path.startswith("~/")
+        file = await (_in_home(desktop, path[2:], name) if home else _read(desktop, path, name))
+        if file is None:
+            return None
+        said = await asyncio.to_thread(read, file, config)
+        return value_at(said, config.get("at", ()), config.get("default"))
 
-async def _pptx_texts(desktop: Desktop, config: Config) -> object:
-    file = await _vm_file(desktop, config)
-    return pptx_texts(file) if isinstance(file, File) else None
-
-
-async def _xlsx_cells(desktop: Desktop, config: Config) -> object:
-    """The rows of a sheet (`sheet`: its name; without one, the first), numbers without needless decimals."""
-    file = await _vm_file(desktop, config)
-    if not isinstance(file, File):
-        return None
-    sheets = xlsx_sheets(file)
-    name = config.get("sheet", next(iter(sheets), ""))
-    if name not in sheets:
-        return None
-    return [[_whole(cell) for cell in row] for row in sheets[name]]
-
-
-def _whole(cell: object) -> object:
-    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
+    return get
 
 
 GETTERS: Mapping[str, Get] = {
@@ -152,8 +144,6 @@ GETTERS: Mapping[str, Get] = {
     "vlc_config": _vlc_config,
     "chrome_appearance_mode_ui": _chrome_appearance_mode_ui,
     "inline_file": _inline_file,
-    "docx_paragraphs": _docx_paragraphs,
-    "pptx_texts": _pptx_texts,
-    "xlsx_cells": _xlsx_cells,
+    **{name: _reader(read) for name, read in READERS.items()},
 }
-"""By OSWorld's names; the last four are ours alone."""
+"""By OSWorld's names; `inline_file` and those behind it are ours alone."""

@@ -7,31 +7,37 @@ it compares a file's text, where upstream's would compare its name.
 from __future__ import annotations
 
 import difflib
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from deskroll.envs.osworld.evaluate.native.documents import compare_docx_files, compare_table
-from deskroll.envs.osworld.evaluate.native.values import File, NotComparable
+from deskroll.envs.osworld.evaluate.native.image_metrics import (
+    check_image_file_size,
+    check_image_mirror,
+    check_image_size,
+    check_structure_sim,
+    compare_image_list,
+    compare_images,
+)
+from deskroll.envs.osworld.evaluate.native.json_metrics import (
+    check_direct_json_object,
+    check_json,
+    check_json_keybindings,
+    check_json_settings,
+    is_expected_bookmarks,
+)
+from deskroll.envs.osworld.evaluate.native.pdf import pdf_pages
+from deskroll.envs.osworld.evaluate.native.pptx_files import compare_pptx_files
+from deskroll.envs.osworld.evaluate.native.values import File, Unreadable, file_of, rules_of
 
 Options = Mapping[str, Any]
 Measure = Callable[[Any, Any, Options], float]
 
 
-def _rules(expected: object) -> Mapping[str, Any]:
-    if not isinstance(expected, Mapping):
-        raise NotComparable("evaluator.expected must be of type rule, with rules")
-    return expected
-
-
-def _file(given: object, what: str) -> File:
-    if not isinstance(given, File):
-        raise NotComparable(f"evaluator.{what} must give a file")
-    return given
-
-
 def _exact_match(result: Any, expected: Any, options: Options) -> float:
-    wanted = _rules(expected).get("expected", "")
+    wanted = rules_of(expected).get("expected", "")
     if isinstance(result, File):
         result = result.data.decode(errors="replace")
     if isinstance(result, str):
@@ -40,18 +46,18 @@ def _exact_match(result: Any, expected: Any, options: Options) -> float:
 
 
 def _check_include_exclude(result: Any, expected: Any, options: Options) -> float:
-    rules = _rules(expected)
+    rules = rules_of(expected)
     text = result.text() if isinstance(result, File) else result
     included = all(each in text for each in rules.get("include", ()))
     return float(included and not any(each in text for each in rules.get("exclude", ())))
 
 
 def _match_in_list(result: Any, expected: Any, options: Options) -> float:
-    return float(result in _rules(expected).get("expected", ()))
+    return float(result in rules_of(expected).get("expected", ()))
 
 
 def _is_in_list(result: Any, expected: Any, options: Options) -> float:
-    return float(_rules(expected).get("expected") in result)
+    return float(rules_of(expected).get("expected") in result)
 
 
 def _literal_match(result: Any, expected: Any, options: Options) -> float:
@@ -64,7 +70,7 @@ def _literal_match(result: Any, expected: Any, options: Options) -> float:
 
 
 def _compare_text_file(result: Any, expected: Any, options: Options) -> float:
-    texts = [_file(result, "result").text(), _file(expected, "expected").text()]
+    texts = [file_of(result, "result").text(), file_of(expected, "expected").text()]
     if options.get("ignore_blanks"):
         texts = [re.sub(r"\s+", " ", re.sub(r"[\t\n]", " ", each).strip()) for each in texts]
     if options.get("ignore_case"):
@@ -73,30 +79,34 @@ def _compare_text_file(result: Any, expected: Any, options: Options) -> float:
 
 
 def _diff_text_file(result: Any, expected: Any, options: Options) -> float:
-    a, b = (_file(each, what).text().splitlines() for each, what in ((result, "result"), (expected, "expected")))
+    a, b = (file_of(each, what).text().splitlines() for each, what in ((result, "result"), (expected, "expected")))
     return difflib.SequenceMatcher(a=a, b=b).ratio()
 
 
 def _check_list(result: Any, expected: Any, options: Options) -> float:
-    rules = _rules(expected)
-    lines = _file(result, "result").text().splitlines(keepends=True)
+    rules = rules_of(expected)
+    lines = file_of(result, "result").text().splitlines(keepends=True)
     found = all(any(re.search(each, line) for line in lines) for each in rules.get("expect", ()))
     return float(found and not any(re.search(each, line) for each in rules.get("unexpect", ()) for line in lines))
 
 
 def _file_contains(result: Any, expected: Any, options: Options) -> float:
-    text = _file(result, "result").text()
-    return float(all(each in text for each in _rules(expected).get("expected", ())))
+    text = file_of(result, "result").text()
+    return float(all(each in text for each in rules_of(expected).get("expected", ())))
 
 
 def _compare_csv(result: Any, expected: Any, options: Options) -> float:
     choices = expected if isinstance(expected, list) else [expected]
-    lines = _lines(_file(result, "result"), options)
-    return float(any(lines == _lines(_file(each, "expected"), options) for each in choices if each is not None))
+    lines = _lines(file_of(result, "result"), options)
+    return float(any(lines == _lines(file_of(each, "expected"), options) for each in choices if each is not None))
 
 
 def _lines(file: File, options: Options) -> list[str]:
-    lines = file.text().splitlines(keepends=True)
+    """Text in another encoding than UTF-8 is read as Latin-1, as upstream does."""
+    try:
+        lines = file.text().splitlines()
+    except Unreadable:
+        lines = file.data.decode("latin-1").splitlines()
     if not options.get("strict", True):
         lines = [each.strip() for each in lines]
     return [each.lower() for each in lines] if options.get("ignore_case") else lines
@@ -105,10 +115,17 @@ def _lines(file: File, options: Options) -> list[str]:
 def _check_play_and_exit(result: Any, expected: Any, options: Options) -> float:
     """Whether VLC ends after playing (`play-and-exit`; not unless its settings say so)."""
     found = "0"
-    for line in _file(result, "result").text().splitlines():
+    for line in file_of(result, "result").text().splitlines():
         if "play-and-exit=" in line:
             found = line.rpartition("=")[2].strip()
-    return float(found == str(_rules(expected).get("expected_play_and_exit")))
+    return float(found == str(rules_of(expected).get("expected_play_and_exit")))
+
+
+def _check_pdf_pages(result: Any, expected: Any, options: Options) -> float:
+    """Whether the number of pages stands in a `relation` (`eq`, `lt`, ...) to `ref_value`."""
+    rules = rules_of(expected)
+    compare = {name: getattr(operator, name) for name in ("eq", "ne", "le", "lt", "ge", "gt")}[rules["relation"]]
+    return float(compare(pdf_pages(file_of(result, "result")), rules["ref_value"]))
 
 
 METRICS: Mapping[str, Measure] = {
@@ -124,6 +141,19 @@ METRICS: Mapping[str, Measure] = {
     "compare_csv": _compare_csv,
     "compare_docx_files": compare_docx_files,
     "compare_table": compare_table,
+    "compare_pptx_files": compare_pptx_files,
+    "check_pdf_pages": _check_pdf_pages,
+    "check_image_size": check_image_size,
+    "check_image_file_size": check_image_file_size,
+    "check_image_mirror": check_image_mirror,
+    "check_structure_sim": check_structure_sim,
+    "compare_images": compare_images,
+    "compare_image_list": compare_image_list,
+    "check_json": check_json,
+    "check_json_settings": check_json_settings,
+    "check_json_keybindings": check_json_keybindings,
+    "check_direct_json_object": check_direct_json_object,
+    "is_expected_bookmarks": is_expected_bookmarks,
     "check_play_and_exit": _check_play_and_exit,
 }
 """By OSWorld's names."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from deskroll.types import Record
 
 
@@ -26,3 +29,17 @@ class Unreadable(ValueError):
 
 class NotComparable(ValueError):
     """A metric was given something that it does not compare: the task's own mistake."""
+
+
+def file_of(given: object, what: str) -> File:
+    """A getter's value, which must be a file."""
+    if not isinstance(given, File):
+        raise NotComparable(f"evaluator.{what} must give a file")
+    return given
+
+
+def rules_of(expected: object) -> Mapping[str, Any]:
+    """The rules of a task."""
+    if not isinstance(expected, Mapping):
+        raise NotComparable("evaluator.expected must be of type rule, with rules")
+    return expected

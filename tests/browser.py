@@ -1,0 +1,82 @@
+"""A real browser that plays a film and says how that went."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+needs_chromium = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+_PAGE = b"""<!doctype html><video muted src="film.mp4"></video><script>
+const film = document.querySelector("video"), said = {};
+const tell = () => fetch("/said", {method: "POST", body: JSON.stringify(said)});
+film.onerror = () => { said.error = film.error.message; tell(); };
+film.onloadeddata = () => {
+  Object.assign(said, {width: film.videoWidth, height: film.videoHeight, duration: film.duration});
+  film.currentTime = film.duration - 0.1;
+};
+film.onseeked = () => {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [film.videoWidth, film.videoHeight];
+  const pen = canvas.getContext("2d");
+  pen.drawImage(film, 0, 0);
+  said.last = Array.from(pen.getImageData(10, 10, 1, 1).data.slice(0, 3));
+  film.onseeked = null;
+  film.currentTime = 0;
+  film.ontimeupdate = () => { if (film.currentTime > 0.1) { film.ontimeupdate = null; said.played = true; tell(); } };
+  film.play();
+};
+</script>"""
+
+
+def played_by_chromium(path: Path, folder: Path) -> dict[str, Any]:
+    """Its size, length, the colour at 10,10 of its last picture, and whether it played; or the error."""
+    said: queue.Queue[dict[str, Any]] = queue.Queue()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            film = self.path == "/film.mp4"
+            body = path.read_bytes() if film else _PAGE if self.path == "/" else b""
+            start = self.headers["Range"]  # without ranges a browser cannot seek
+            first = int(start.removeprefix("bytes=").partition("-")[0]) if start else 0
+            self.send_response(206 if start else 200)
+            self.send_header("Content-Type", "video/mp4" if film else "text/html")
+            self.send_header("Accept-Ranges", "bytes")
+            if start:
+                self.send_header("Content-Range", f"bytes {first}-{len(body) - 1}/{len(body)}")
+            self.send_header("Content-Length", str(len(body) - first))
+            self.end_headers()
+            self.wfile.write(body[first:])
+
+        def do_POST(self) -> None:
+            said.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
+                   "--autoplay-policy=no-user-gesture-required", "--remote-debugging-port=0",
+                   f"http://127.0.0.1:{server.server_port}/"]  # fmt: skip
+        nowhere = subprocess.DEVNULL
+        browser = subprocess.Popen(command, stdout=nowhere, stderr=nowhere, start_new_session=True)
+        try:
+            return said.get(timeout=80)
+        finally:
+            os.killpg(browser.pid, signal.SIGKILL)
+            browser.wait()
+            server.shutdown()
+            thread.join()

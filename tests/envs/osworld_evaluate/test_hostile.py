@@ -1,0 +1,160 @@
+"""Whatever bytes a model leaves behind, native getters and metrics give a value or say that they cannot be read."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import resource
+import zipfile
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.envs.base import Ending
+from deskroll.envs.osworld.evaluate import evaluate
+from deskroll.envs.osworld.evaluate.native.metrics import METRICS
+from deskroll.envs.osworld.evaluate.native.pdf import CPU_S
+from deskroll.envs.osworld.evaluate.native.readers import READERS
+from deskroll.envs.osworld.evaluate.native.values import File, NotComparable, Unreadable
+from deskroll.types import StopReason
+from tests.envs.osworld_evaluate.agreed import AGREED, BROKEN, PIC, SETTINGS
+from tests.envs.osworld_evaluate.making import docx, inline, judged, pdf, pdf_file, pptx, rule, xlsx
+
+DONE = Ending(stop=StopReason.DONE)
+WHOLE: dict[str, bytes] = {
+    "a.docx": docx("one", "two\tthree"),
+    "a.xlsx": xlsx({"S": [["name", "n"], ["a", 1], ["b", 2.5]]}),
+    "a.pptx": pptx(["Title"], ["A", "B"]),
+    "a.pdf": pdf(["hello"], ["you"]),
+    "a.png": PIC,
+    "a.json": SETTINGS,
+    "a.txt": b"one\ntwo\n",
+}
+OPTIONS: dict[str, Any] = {"rules": [{"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}]}
+RULES = {func: expected["rules"] for func, _, expected, _ in AGREED if isinstance(expected, dict)}
+OF_FILES = sorted({func for func, result, _, _ in AGREED if not isinstance(result, dict)})
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> File:
+    """A whole document with a few bytes changed, inserted or cut off; or any bytes at all."""
+    name = draw(st.sampled_from(sorted(WHOLE)))
+    data = bytearray(WHOLE[name])
+    if draw(st.integers(0, 9)) == 0:
+        return File(name=name, data=draw(st.binary(max_size=300)))
+    if draw(st.booleans()) and data[:2] == b"PK":
+        data = bytearray(_repacked(bytes(data), draw))
+    for _ in range(draw(st.integers(0, 4))):
+        place = draw(st.integers(0, len(data)))
+        data[place : place + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
+    return File(name=name, data=bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data))
+
+
+def _repacked(data: bytes, draw: st.DrawFn) -> bytes:
+    """The same archive, with a part of it damaged: its sums are right."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(out, "w") as sink:
+        chosen = draw(st.sampled_from(source.namelist()))
+        for name in source.namelist():
+            part = bytearray(source.read(name))
+            if name == chosen:
+                for _ in range(draw(st.integers(1, 3))):
+                    place = draw(st.integers(0, len(part)))
+                    replacement = st.sampled_from(
+                        [b"", b"<", b"/>", b'"', b"-1", b"9" * 30, "²".encode(), b"x", b"\xff"]
+                    )
+                    part[place : place + draw(st.integers(0, 4))] = draw(replacement)
+            sink.writestr(name, bytes(part))
+    return out.getvalue()
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(file=damaged(), getter=st.sampled_from(sorted(READERS)), metric=st.sampled_from(OF_FILES))
+def test_natives_never_break_down(file: File, getter: str, metric: str) -> None:
+    try:
+        READERS[getter](file, {})
+    except Unreadable:
+        pass
+    whole = File(name=file.name, data=WHOLE[file.name])
+    try:
+        value = METRICS[metric](file, RULES.get(metric, whole), OPTIONS)
+    except Unreadable:
+        return
+    except NotComparable as error:
+        assert "docx" in str(error)
+    else:
+        assert -1.0 <= value <= 1.0
+
+
+def _stream(data: bytes, about: bytes = b"") -> bytes:
+    return b"<<%b/Length %d>>stream\n%b\nendstream" % (about, len(data), data)
+
+
+def _pdf(*objects: bytes, trailer: bytes = b"/Root 1 0 R") -> bytes:
+    return pdf_file(objects, trailer)
+
+
+_ROOT = b"<</Type/Catalog/Pages 2 0 R>>"
+_PAGES = b"<</Type/Pages/Kids[3 0 R]/Count 1>>"
+_PAGE = b"<</Type/Page/Contents 4 0 R/Resources<</XObject<</F 5 0 R>>/Font<</A 6 0 R>>>>>>"
+_BIG = zlib.compress(b"(x) Tj " * 4_000_000, 9)
+HOSTILE_PDFS = {
+    "pages in a circle": _pdf(_ROOT, b"<</Kids[2 0 R 2 0 R]>>"),
+    "references in a circle": _pdf(b"2 0 R", b"1 0 R"),
+    "nested": _pdf(b"[" * 100_000),
+    "comments": b"%PDF-1.7\n1 0 obj " + b"%" * 100_000,
+    "strings that do not end": b"%PDF-1.7\n" + b"trailer <</A (" * 20_000,
+    "objects in one place": _pdf(
+        _stream(b"1 0 " * 50_000 + b"[" + b"1 " * 50_000 + b"]", b"/Type/ObjStm/N 50000/First 200000")
+    ),
+    "a bomb": _pdf(_ROOT, _PAGES, _PAGE, _stream(_BIG, b"/Filter/FlateDecode")),
+    "drawings in drawings": _pdf(
+        _ROOT, _PAGES, _PAGE, _stream(b"/F Do " * 1000), _stream(b"/F Do " * 1000, b"/Subtype/Form")
+    ),
+    "ranges": _pdf(
+        _ROOT, _PAGES, _PAGE, _stream(b"BT /A 1 Tf (x) Tj ET"), b"null",
+        b"<</Type/Font/Subtype/Type0/ToUnicode 7 0 R/DescendantFonts[<</W[%b]>>]>>" % (b"0 65535 1 " * 5000),
+        _stream(b"<0000> <ffff> <0000> " * 5000 + b"endbfrange"),
+    ),
+    "encrypted": _pdf(_ROOT, _PAGES, _PAGE, _stream(b""), trailer=b"/Root 1 0 R/Encrypt 4 0 R"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HOSTILE_PDFS)
+def test_no_pdf_takes_more_than_its_share(kind: str) -> None:
+    """CPU seconds of the process that reads it: they are what ends it, on a machine under load too."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    with contextlib.suppress(Unreadable):
+        READERS["pdf_text"](File(name="a.pdf", data=HOSTILE_PDFS[kind]), {})
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < CPU_S + 2
+
+
+def test_an_image_that_says_it_is_huge_is_not_unpacked() -> None:
+    size = PIC.index(b"IHDR") + 4
+    header = b"IHDR" + (30_000).to_bytes(4, "big") * 2 + PIC[size + 8 : size + 13]
+    huge = PIC[: size - 4] + header + zlib.crc32(header).to_bytes(4, "big") + PIC[size + 17 :]
+    for func in ("compare_images", "check_structure_sim", "compare_image_list"):
+        with pytest.raises(Unreadable):
+            METRICS[func](File(name="a.png", data=huge), File(name="a.png", data=PIC), {})
+
+
+@pytest.mark.parametrize(
+    ("func", "expected"),
+    [
+        ("compare_pptx_files", inline("gold.pptx", pptx(["a"]))),
+        ("check_pdf_pages", rule(relation="ge", ref_value=0)),
+        ("check_image_size", rule(width=1)),
+        ("check_structure_sim", inline("gold.png", PIC)),
+        ("check_json", rule(expect=[])),
+        ("is_expected_bookmarks", rule(type="bookmark_bar_folders_names", names=[])),
+    ],
+)
+async def test_what_cannot_be_read_is_0(func: str, expected: Any, desktop: GuestDesktop) -> None:
+    await desktop.write_file("/home/user/out", BROKEN)
+    kind = "json_value" if func == "is_expected_bookmarks" else "vm_file"
+    task = judged(func, {"type": kind, "path": "/home/user/out"}, expected)
+    assert (await evaluate(task, desktop, DONE, evaluators="native")).value == 0.0

@@ -1,0 +1,199 @@
+"""`deskroll export` and `deskroll replay`, as a person calls them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests.commands import Commands, Ended, clean_environment
+from tests.report.conftest import full_run
+
+__all__ = ["full_run"]
+
+needs_local = pytest.mark.skipif(shutil.which("bwrap") is None, reason="embedded desktops cannot run here")
+
+
+class Shell:
+    """Commands in one folder."""
+
+    def __init__(self, commands: Commands, folder: Path, env: dict[str, str]) -> None:
+        self._commands, self.folder, self._env = commands, folder, env
+
+    def __call__(self, *args: str, code: int = 0) -> Ended:
+        ended = self._commands(*args, cwd=self.folder, env=self._env)
+        assert ended.code == code, ended.out + ended.err
+        assert "Traceback" not in ended.err
+        return ended
+
+    def json(self, *args: str, code: int = 0) -> Any:
+        return json.loads(self(*args, "--json", code=code).out)
+
+
+@pytest.fixture
+def shell(deskroll: Commands, env: dict[str, str], tmp_path: Path) -> Shell:
+    return Shell(deskroll, tmp_path, env)
+
+
+def results(tree: Path) -> list[float]:
+    return [float(each.read_text()) for each in tree.rglob("result.txt")]
+
+
+def test_the_osworld_tree_agrees_with_the_report(shell: Shell, full_run: Path) -> None:
+    said = shell.json("export", str(full_run), "--to", "osworld", "--output", "out")
+    report = shell.json("report", str(full_run))
+    scores = results(shell.folder / "out")
+    assert said["written"] == report["overall"]["attempted"]
+    assert len(scores) == report["overall"]["scored"]
+    assert sum(scores) / len(scores) == pytest.approx(report["overall"]["mean_score"]["value"])
+    trees = {path.parent for path in (shell.folder / "out").glob("sample_*/computer_13/screenshot_a11y_tree/qwen-vl")}
+    assert len(trees) == 2
+
+
+def test_a_folder_that_is_not_empty_is_refused_and_forced(shell: Shell, full_run: Path) -> None:
+    command = ("export", str(full_run), "--to", "osworld", "--output", "out", "--task", "os-002")
+    assert "2 episodes written: out" in shell(*command).out
+    assert "holds a finished export of run full-run (--to osworld --task os-002)" in shell(*command, code=2).err
+    shell(*command, "--force", "--model-name", "../my model")
+    assert len(list((shell.folder / "out").glob("sample_*/computer_13/*/%2E.%2Fmy%20model/os/os-002/traj.jsonl"))) == 2
+    assert len(results(shell.folder / "out")) <= 2
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("nowhere", "--to", "osworld", "--output", "out"), "is no run and holds none"),
+        (("RUN", "--to", "csv", "--output", "out"), "is not one of"),
+        (("RUN", "--to", "osworld"), "--output"),
+        (("RUN", "--to", "osworld", "--output", "out", "--fps", "3"), "--fps belongs to --to video"),
+        (("RUN", "--to", "parquet", "--output", "out", "--task", "none"), "has no outcome of a task 'none'"),
+        (("RUN", "--to", "parquet", "--output", "RUN/out"), "is inside the run"),
+        (("RUN", "--to", "parquet", "--output", "s3://bucket/out"), "a folder of this machine"),
+        (("RUN", "--to", "parquet", "--output", "RUN/run.json"), "is a file"),
+        (("RUN", "--to", "video", "--output", "out", "--seconds-a-step", "5", "1"), "the shortest comes first"),
+        (("RUN", "--to", "video", "--output", "out", "--seconds-a-step", "1", "5", "--fps", "1"), "give one of them"),
+    ],
+)
+def test_wrong_input_is_one_message(shell: Shell, full_run: Path, args: tuple[str, ...], said: str) -> None:
+    ended = shell("export", *(each.replace("RUN", str(full_run)) for each in args), code=2)
+    assert said in ended.err
+    assert not (shell.folder / "out").exists()
+
+
+def test_tables_and_films(shell: Shell, full_run: Path) -> None:
+    said = shell.json("export", str(full_run), "--to", "parquet", "--output", "tables", "--screens")
+    assert said["written"] == 56
+    assert (shell.folder / "tables" / "screens.parquet").stat().st_size > 10_000
+    said = shell.json("export", str(full_run), "--to", "video", "--output", "films", "--task", "vlc-003", "--fps", "2")
+    assert said["written"] == len(list((shell.folder / "films").rglob("recording.mp4"))) == 2
+
+
+def test_a_damaged_episode_is_told(shell: Shell, full_run: Path) -> None:
+    shutil.copytree(full_run, shell.folder / "run")
+    next((shell.folder / "run").rglob("steps.jsonl")).write_text("{\n{}\n")
+    ended = shell("export", "run", "--to", "osworld", "--output", "out", code=1)
+    assert "left out: " in ended.err
+    assert "1 could not be read" in ended.out
+
+
+def test_help_has_examples(shell: Shell) -> None:
+    assert "deskroll export results/my-run --to parquet" in shell("export", "--help").out
+    assert "deskroll replay results/my-run --task note" in shell("replay", "--help").out
+
+
+TASK = {
+    "id": "note", "instruction": "Write hello.", "domain": "editor",
+    "config": [{"type": "execute", "parameters": {"command": ["touch", "/home/user/note.txt"]}},
+               {"type": "open", "parameters": {"path": "/home/user/note.txt"}}],
+    "solution": [{"action_type": "TYPING", "parameters": {"text": "hello"}},
+                 {"action_type": "HOTKEY", "parameters": {"keys": ["ctrl", "s"]}}, "DONE"],
+    "evaluator": {"func": "exact_match", "result": {"type": "vm_command_line", "command": "cat ~/note.txt"},
+                  "expected": {"type": "rule", "rules": {"expected": "hello"}}},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def played(deskroll: Commands, tmp_path_factory: pytest.TempPathFactory, runtime_folder: Path) -> Path:
+    """A folder with a run of one task on an embedded desktop."""
+    folder = tmp_path_factory.mktemp("played")
+    (folder / "tasks.json").write_text(json.dumps([TASK]))
+    ended = deskroll(
+        "run", "tasks.json", "--agent", "oracle", "--provider", "local", "--num-vms", "1", "--set", "run_id=run",
+        "--set", "env_options.screen_width=800", "--set", "env_options.screen_height=600", "--json",
+        cwd=folder, env=clean_environment(runtime_folder),
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["overall"]["successes"] == 1
+    return folder
+
+
+@pytest.fixture
+def desktops(deskroll: Commands, tmp_path: Path, runtime_folder: Path) -> Shell:
+    """Commands that may start desktops: their users must be able to enter the runtime folder."""
+    return Shell(deskroll, tmp_path, clean_environment(runtime_folder))
+
+
+def copied(played: Path, shell: Shell) -> Path:
+    """The run and its tasks, in the shell's own folder."""
+    run = shell.folder / "results" / "run"
+    shutil.copytree(played / "results" / "run", run)
+    (shell.folder / "tasks.json").write_text((played / "tasks.json").read_text())
+    return run
+
+
+@needs_local
+def test_a_replay_shows_the_same_and_scores_the_same(desktops: Shell, played: Path) -> None:
+    run = copied(played, desktops)
+    said = desktops.json("replay", str(run), "--score")
+    assert (said["same"], said["first_difference"], said["failure"]) == (True, None, None)
+    assert (said["stored_score"], said["score"]) == (1.0, 1.0)
+    assert [each["step"] for each in said["screens"]] == [0, 1]
+    assert sorted(each.name for each in (run / "episodes" / "eval" / "0" / "note" / "0").iterdir()) == ["1"]
+
+
+@needs_local
+def test_a_replay_says_where_the_screens_differ(desktops: Shell, played: Path) -> None:
+    attempt = copied(played, desktops) / "episodes" / "eval" / "0" / "note" / "0" / "1"
+    steps = [json.loads(line) for line in (attempt / "steps.jsonl").read_text().splitlines()]
+    with Image.open(attempt / steps[1]["screen"]) as picture:
+        changed = picture.convert("RGB")
+    changed.paste((255, 0, 255), (100, 200, 200, 260))
+    changed.save(attempt / steps[1]["screen"])
+    ended = desktops("replay", str(attempt), "--output", "differences", code=1)
+    assert "after step 1: " in ended.out
+    assert "within 100x60 at (100, 200)" in ended.out
+    assert "the first difference is after step 1" in ended.out
+    assert [each.name for each in (desktops.folder / "differences").iterdir()] == ["step_1.png"]
+    assert "is not empty" in desktops("replay", str(attempt), "--output", "differences", code=2).err
+
+
+@needs_local
+def test_what_cannot_be_replayed_is_refused(desktops: Shell, played: Path) -> None:
+    run = copied(played, desktops)
+    attempt = run / "episodes" / "eval" / "0" / "note" / "0" / "1"
+    assert "no episode of task 'x', sample 0" in desktops("replay", str(run), "--task", "x", code=2).err
+    assert "no episode of task '', sample 3" in desktops("replay", str(run), "--sample", "3", code=2).err
+    assert "has no attempt 7" in desktops("replay", str(run), "--attempt", "7", code=2).err
+    assert "go with a run" in desktops("replay", str(attempt), "--task", "note", code=2).err
+    assert "is no run and holds none" in desktops("replay", "tasks", code=2).err
+    assert "there is no provider 'nope'" in desktops("replay", str(run), "--provider", "nope", code=2).err
+
+
+@needs_local
+def test_a_changed_task_is_refused(desktops: Shell, played: Path) -> None:
+    task = json.loads((played / "tasks.json").read_text())[0]
+    run = copied(played, desktops)
+    info = json.loads((run / "run.json").read_text())
+    info["config"]["tasks"] = str(desktops.folder / "tasks.json")
+    (run / "run.json").write_text(json.dumps(info))
+    (desktops.folder / "tasks.json").write_text(json.dumps([task | {"instruction": "Write bye."}]))
+    assert "is not what it was" in desktops("replay", str(run), code=2).err
+    (desktops.folder / "tasks.json").write_text(json.dumps([task | {"id": "another"}]))
+    assert "has no task 'note' any more" in desktops("replay", str(run), code=2).err
+    (run / "episodes" / "eval" / "0" / "note" / "0" / "1" / "steps.jsonl").write_text("")
+    (desktops.folder / "tasks.json").write_text(json.dumps([task]))
+    assert "nothing was done in it" in desktops("replay", str(run), code=2).err
