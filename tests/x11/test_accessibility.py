@@ -21,6 +21,8 @@ from Xlib.display import Display
 from Xlib.ext import xtest
 
 from deskroll.desktops.x11.accessibility import NAMESPACES, Accessibility, Cut, CutReason, Limits, Tree
+from deskroll.desktops.x11.atspi_nodes import ROLES, Node
+from deskroll.desktops.x11.atspi_places import align
 from deskroll.errors import DesktopLost, DesktopTimeout
 from tests.waiting import eventually
 from tests.x11.conftest import XSession
@@ -443,3 +445,29 @@ async def test_calc_gives_the_visible_cells_only(xsession: XSession, reader: Acc
     for cell in table.iterfind("table-cell"):
         left, top, _, _ = box(cell)
         assert is_on(cell, "showing") and x <= left < x + width and y <= top < y + height
+    # No mouse has been over it yet: what Calc draws itself is where the GTK object is that holds it.
+    (holder,) = [each for each in root.iter() if each.find("root-pane") is not None]
+    pane = holder.find("root-pane")
+    assert pane is not None
+    assert box(pane) == box(holder)
+    menu_bar = next(each for each in root.iter("menu-bar") if each.get(f"{{{NAMESPACES['attr']}}}toolkit") == "gtk")
+    bottom = box(menu_bar)[1] + box(menu_bar)[3]
+    assert all(box(each)[1] >= bottom for each in pane.iter("tool-bar") if is_on(each, "showing"))
+
+
+def test_what_a_program_draws_inside_gtk_is_where_gtk_says() -> None:
+    ref, shown = ("a", "/"), {"toolkit": "gtk"}
+    holder = Node(ref, role=ROLES.index("panel"), attributes=shown, extents=(0, 44, 100, 200))
+    pane = Node(ref, holder, role=ROLES.index("root pane"), extents=(0, 19, 100, 200))
+    drawn = Node(ref, pane, role=ROLES.index("push button"), extents=(5, 29, 10, 10))
+    native = Node(ref, pane, role=ROLES.index("entry"), attributes=shown, extents=(20, 54, 10, 10))
+    hidden = Node(ref, pane, role=ROLES.index("label"))
+    holder.children, pane.children = [pane], [drawn, native, hidden]
+    for _ in range(2):  # what is right stays
+        align(holder)
+        assert [each.extents for each in (pane, drawn, native, hidden)] == [
+            (0, 44, 100, 200), (5, 54, 10, 10), (20, 54, 10, 10), None,
+        ]  # fmt: skip
+    holder.extents = (0, 40, 100, 100)  # another size: it does not fill it
+    align(holder)
+    assert drawn.extents == (5, 54, 10, 10)

@@ -26,6 +26,7 @@ from deskroll.desktops.x11.atspi_bus import (
     connect,
 )
 from deskroll.desktops.x11.atspi_nodes import ROLES, CutReason, Node, Ref
+from deskroll.desktops.x11.atspi_places import align
 from deskroll.desktops.x11.atspi_walk import CHILDREN, ROOT_PATH, Limits, ProgramWalk
 from deskroll.desktops.x11.atspi_xml import NAMESPACES, to_xml
 from deskroll.errors import DesktopLost, DesktopTimeout
@@ -188,6 +189,7 @@ def _tree(walks: list[ProgramWalk], names: list[str]) -> Tree:
     for walk, name in zip(walks, names, strict=True):
         cuts += [Cut(name, reason) for reason in walk.cuts]
         if walk.root is not None:
+            align(walk.root)
             applications.append(walk.root)
         elif walk.cuts:  # without a root and without a cut, the program has ended meanwhile
             applications.append(Node((walk.bus_name, ROOT_PATH), name=name, role=_APPLICATION, cut=walk.cuts[0]))
