@@ -29,7 +29,7 @@ demo:
 
 test:
 	@scripts/prepare dev local demo test
-	.venv/bin/python -m pytest -q --durations=10 $(PYTEST_ARGS)
+	@scripts/test $(PYTEST_ARGS)
 
 lint:
 	@scripts/prepare dev

@@ -15,6 +15,18 @@ from tests.commands import Commands, clean_environment
 # Whoever starts the tests in the background has SIGINT ignored, which commands would inherit and respect.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+ALONE = ("desktops", "envs", "osworld", "rollout", "suites", "x11")
+"""Folders whose tests are all `alone`: they load the machine, look at all of it, or have deadlines."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what must have nothing beside it."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(here).parts[0] in ALONE:
+            item.add_marker("alone")
+
 
 @pytest.fixture(autouse=True, scope="session")
 def runtime_folder() -> Iterator[Path]:
@@ -38,6 +50,7 @@ def deskroll() -> Iterator[Commands]:
 
 
 @pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    """An environment without keys, with a place of its own for sockets."""
-    return clean_environment(tmp_path / "run")
+def env() -> Iterator[dict[str, str]]:
+    """An environment without keys, with a place of its own for sockets, whose paths must be short."""
+    with tempfile.TemporaryDirectory(prefix="deskroll-run-") as folder:
+        yield clean_environment(Path(folder))

@@ -149,14 +149,6 @@ def test_a_token_guards_every_request(env: dict[str, str]) -> None:
         up.wait(60)
 
 
-def test_demo(env: dict[str, str], tmp_path: Path) -> None:
-    result = deskroll("demo", "--output-dir", str(tmp_path / "out"), env=env)
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "4 of 4 scenes came out right" in result.stdout
-    pictures = sorted(path.name for path in (tmp_path / "out").glob("*.png"))
-    assert pictures == ["all.png", "galculator.png", "mousepad.png", "pcmanfm.png", "xterm.png"]
-
-
 def test_a_desktop_that_dies_is_told_at_once(env: dict[str, str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "deskroll", "desktops", "up", "--json", "--serve", "127.0.0.1:0"]
     log = tmp_path / "errors"

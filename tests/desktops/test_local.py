@@ -45,6 +45,15 @@ async def test_the_guest_itself_has_no_privileges_and_shows_nothing_of_the_host(
         assert secret not in listing
 
 
+async def test_programs_find_the_accessibility_bus_on_the_root_window(desktop: GuestDesktop) -> None:
+    """Qt 5 looks there, and half of its programs stay unseen where it is not."""
+    code = (
+        "from Xlib.display import Display; d = Display(); "
+        "print(d.screen().root.get_full_property(d.intern_atom('AT_SPI_BUS'), 0).value.decode())"
+    )
+    assert (await desktop.run(["python", "-c", code])).output.strip().splitlines()[-1].startswith("unix:")
+
+
 async def test_the_system_is_read_only(desktop: GuestDesktop) -> None:
     for target in ("/usr/bin/x", "/x", "/dev/x", "/bin/ls", "/opt/deskroll/bin/x"):
         result = await desktop.run(f"touch {target}")

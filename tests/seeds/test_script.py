@@ -180,6 +180,7 @@ def test_it_runs_in_a_script_in_a_notebook_and_in_a_thread_with_the_keys_of_a_fi
     assert json.loads(done.stdout) == [[1.0] * 10 + [10]] * 3
 
 
+@pytest.mark.alone
 async def test_interrupted_it_releases_every_desktop(checkout: Checkout, runtime_folder: Path) -> None:
     def desktops() -> list[int]:
         names = ("Xvfb", "deskroll-guest")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from deskroll.agents.oracle import NEAR_MISSES, solution
+from deskroll.cli.demo import small_tasks
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.rollout.loading import load_run
@@ -92,14 +96,14 @@ def test_a_task_is_whole(task: Task) -> None:
 # --- on real desktops ------------------------------------------------------------------------------------------------
 
 
-async def played(folder: Path, agent: str, **options: Any) -> list[Episode]:
-    """All tasks that can run here, each once, on two desktops."""
+async def played(folder: Path, agent: str, tasks: list[Task] | None = None, **options: Any) -> list[Episode]:
+    """These tasks, or all that can run here, each once, on two desktops."""
     given: dict[str, Any] = {
         "tasks": "suite:desk", "agent": agent, "agent_options": options, "provider": "local", "num_vms": 2,
         "num_rollouts": 2, "env_options": {"screen_width": 1280, "screen_height": 800}, "output_dir": str(folder),
     }  # fmt: skip
     config, _ = load_run(None, [f"{name}={json.dumps(value)}" for name, value in given.items()])
-    async with Session.open(config, runnable()) as session:
+    async with Session.open(config, tasks or runnable()) as session:
         episodes = await session.run()
     assert [each.key.task for each in episodes if not each.score.scored] == []
     return episodes
@@ -113,9 +117,28 @@ def wrong(episodes: list[Episode], expected: float) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.timeout(600)
+def test_the_demo_plays_the_solutions_on_small_programs(env: dict[str, str], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "deskroll", "demo", "--output-dir", str(out)]
+    result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    count = len(small_tasks(TASKS))
+    assert count >= 25
+    assert f"{count} of {count} tasks came out right" in result.stdout
+    assert {path.name for path in out.iterdir()} == {"runs", "report.html", "desktops.png"}
+    assert Image.open(out / "desktops.png").size == (1304, 824)
+    page = (out / "report.html").read_text()
+    assert all(task.id in page for task in small_tasks(TASKS))
+
+
 @pytest.mark.timeout(900)
-async def test_the_solutions_score_one(tmp_path: Path) -> None:
-    assert wrong(await played(tmp_path, "oracle"), 1.0) == []
+async def test_the_solutions_on_large_programs_score_one(tmp_path: Path) -> None:
+    small = {task.id for task in small_tasks(TASKS)}
+    large = [task for task in runnable() if task.id not in small]
+    if not large:
+        pytest.skip("neither LibreOffice nor Chromium is here")
+    assert wrong(await played(tmp_path, "oracle", large), 1.0) == []
 
 
 @pytest.mark.timeout(900)

@@ -16,13 +16,16 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from Xlib import X
+from dbus_fast.errors import DBusFastError
+from Xlib import X, Xatom
 from Xlib.display import Display
 
 from deskroll.desktops.guest import kernel
 from deskroll.desktops.guest.settings import GuestSettings
+from deskroll.desktops.x11.atspi_bus import bus_address
 from deskroll.errors import BootError, DesktopLost
 
+_ANNOUNCE_S = 15.0
 AT_SPI_LAUNCHERS = ("/usr/libexec/at-spi-bus-launcher", "/usr/lib/at-spi2-core/at-spi-bus-launcher")
 OPENBOX_SETTINGS = Path("/etc/xdg/openbox/rc.xml")
 FOLDERS = ("Desktop", "Documents", "Downloads", "Pictures")
@@ -60,6 +63,28 @@ class Session:
                 tasks.create_task(self._timed("x11", began, self._start_display))
         except ExceptionGroup as group:
             raise BootError(f"{group.exceptions[0]}{self._log_tail()}") from group
+        await self._announce_accessibility()
+
+    async def _announce_accessibility(self) -> None:
+        """Say on the root window where the accessibility bus is, as its launcher does where X was there before it.
+
+        Qt 5 takes the address from there at once. Without, it asks the session bus and goes on before the answer is
+        there; half of its programs then never show themselves.
+        """
+        try:
+            async with asyncio.timeout(_ANNOUNCE_S):
+                address = await bus_address(self.env["DBUS_SESSION_BUS_ADDRESS"])
+        except (OSError, EOFError, DBusFastError, DesktopLost) as error:  # a time-out is an OSError
+            raise BootError(f"the accessibility bus did not say where it is: {error!r}{self._log_tail()}") from error
+        await asyncio.get_running_loop().run_in_executor(None, self._set_root_property, "AT_SPI_BUS", address)
+
+    def _set_root_property(self, name: str, value: str) -> None:
+        display = Display(self.env["DISPLAY"])
+        try:
+            display.screen().root.change_property(display.intern_atom(name), Xatom.STRING, 8, value.encode())
+            display.sync()
+        finally:
+            display.close()
 
     async def _timed(self, name: str, began: float, start: Callable[[], Awaitable[None]]) -> None:
         await start()

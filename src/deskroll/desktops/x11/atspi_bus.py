@@ -203,7 +203,7 @@ async def connect(session_bus_address: str, timeout_s: float) -> Connection:
     where = f"the accessibility bus of session bus {session_bus_address}"
     try:
         async with asyncio.timeout(timeout_s):
-            address = await _accessibility_address(session_bus_address)
+            address = await bus_address(session_bus_address)
             return Connection(await MessageBus(bus_address=address).connect())
     except TimeoutError as error:
         raise DesktopTimeout(f"{where} gave no answer within {timeout_s:g} s: the desktop is stuck") from error
@@ -211,7 +211,8 @@ async def connect(session_bus_address: str, timeout_s: float) -> Connection:
         raise DesktopLost(f"{where} is gone ({type(error).__name__}: {error}): replace the desktop") from error
 
 
-async def _accessibility_address(session_bus_address: str) -> str:
+async def bus_address(session_bus_address: str) -> str:
+    """Where the accessibility bus is, as the session bus knows; waits for it to come up."""
     session = await MessageBus(bus_address=session_bus_address).connect()
     try:
         reply = await session.call(

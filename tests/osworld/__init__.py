@@ -1,0 +1,1 @@
+"""OSWorld's own tasks, on real desktops."""
