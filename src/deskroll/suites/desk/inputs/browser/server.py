@@ -13,8 +13,8 @@ from urllib.parse import parse_qs
 
 HERE = Path(__file__).resolve().parent
 SENT = HERE / "sent.json"
-ANSWER = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Sent</title><link rel="stylesheet" href="/style.css">
-<h1>Thank you</h1><p>We have received your form.</p>{rows}"""
+ANSWER = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Sent</title>
+<link rel="stylesheet" href="/style.css"><h1>Thank you</h1><p>We have received your form.</p>{rows}"""
 writing = Lock()
 
 
