@@ -5,7 +5,7 @@
 #   BENCH=pool BENCH_ARGS=--quick       which benchmark `make bench` runs (all, unless told), and how
 SHELL := /bin/bash
 PYTHON ?= python3
-BENCH ?= desktop pool engine scale
+BENCH ?= desktop recording suite pool engine scale
 export PYTHON
 
 .PHONY: help setup demo test lint format bench lock clean
@@ -43,7 +43,7 @@ format:
 	.venv/bin/ruff format .
 
 bench:
-	@scripts/prepare dev local demo bench
+	@scripts/prepare dev local demo test bench
 	@set -e; for bench in $(BENCH); do .venv/bin/python "bench/$$bench.py" $(BENCH_ARGS); done
 
 lock:

@@ -20,14 +20,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from common import Figures, median, options, percentile
-from deskroll.cli.demo import small_tasks
 from deskroll.report.results import Results
 from deskroll.rollout.loading import load_run
 from deskroll.rollout.session import Session
 from deskroll.store.journal import DesktopChanged
+from deskroll.suites import small_tasks
 from deskroll.types import Episode, Task
 
 OWN_START = ("launch", "open", "activate_window", "chrome_open_tabs")
+RESET = ("stopping", "booting", "checking")
+"""What a used desktop goes through until the next task can have one."""
 OSWORLD_SLEEPS_S = 80.0
 
 
@@ -60,8 +62,7 @@ async def played(folder: Path, *, desktops: int, quick: bool) -> tuple[Results, 
 
 
 def overhead(figures: Figures, results: Results) -> None:
-    resets = [each.seconds for each in _left(results, "resetting")]
-    reset = median(resets) if resets else 0.0
+    reset = sum(median([each.seconds for each in _left(results, state)]) for state in RESET)
     starts, rests, scores = zip(*(_parts(results, each) for each in results.outcomes), strict=True)
     totals = [rest + score + reset for rest, score in zip(rests, scores, strict=True)]
     parts = f"set-up {median(rests):.2f}, score {median(scores):.2f}, reset {reset:.2f}"

@@ -15,8 +15,8 @@ from tests.commands import Commands, clean_environment
 # Whoever starts the tests in the background has SIGINT ignored, which commands would inherit and respect.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-ALONE = ("desktops", "envs", "osworld", "rollout", "suites", "x11")
-"""Folders whose tests are all `alone`: they load the machine, look at all of it, or have deadlines."""
+ALONE = ("desktops", "envs/osworld", "envs/test_osworld", "osworld", "rollout", "suites", "x11")
+"""What paths of tests that are all `alone` begin with: they load the machine, look at all of it, or have deadlines."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what must have nothing beside it."""
     here = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(here).parts[0] in ALONE:
+        if item.path.relative_to(here).as_posix().startswith(ALONE):
             item.add_marker("alone")
 
 

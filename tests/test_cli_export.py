@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from PIL import Image
 
+from deskroll.store import RunInfo, RunStore
+from deskroll.store.journal import Planned, Started
+from deskroll.types import EpisodeKey
 from tests.commands import Commands, Ended, clean_environment
 from tests.report.conftest import full_run
+from tests.waiting import wait_until
 
 __all__ = ["full_run"]
 
@@ -72,16 +81,34 @@ def test_a_folder_that_is_not_empty_is_refused_and_forced(shell: Shell, full_run
         (("RUN", "--to", "osworld", "--output", "out", "--fps", "3"), "--fps belongs to --to video"),
         (("RUN", "--to", "parquet", "--output", "out", "--task", "none"), "has no outcome of a task 'none'"),
         (("RUN", "--to", "parquet", "--output", "RUN/out"), "is inside the run"),
-        (("RUN", "--to", "parquet", "--output", "s3://bucket/out"), "a folder of this machine"),
+        (("RUN", "--to", "parquet", "--output", "PARENT/x/../NAME/out"), "is inside the run"),
+        (("RUN", "--to", "parquet", "--output", "link/out"), "is inside the run"),
+        (
+            ("RUN", "--to", "parquet", "--output", "s3://bucket/out"),
+            "s3://bucket/out: an export is written to a folder",
+        ),
+        (
+            ("RUN", "--to", "parquet", "--output", "az://bucket/out"),
+            "az://bucket/out: an export is written to a folder",
+        ),
         (("RUN", "--to", "parquet", "--output", "RUN/run.json"), "is a file"),
         (("RUN", "--to", "video", "--output", "out", "--seconds-a-step", "5", "1"), "the shortest comes first"),
         (("RUN", "--to", "video", "--output", "out", "--seconds-a-step", "1", "5", "--fps", "1"), "give one of them"),
     ],
 )
 def test_wrong_input_is_one_message(shell: Shell, full_run: Path, args: tuple[str, ...], said: str) -> None:
-    ended = shell("export", *(each.replace("RUN", str(full_run)) for each in args), code=2)
+    (shell.folder / "link").symlink_to(full_run)
+    names = {"RUN": str(full_run), "PARENT": str(full_run.parent), "NAME": full_run.name}
+    given = (re.sub("RUN|PARENT|NAME", lambda found: names[found[0]], each) for each in args)
+    ended = shell("export", *given, code=2)
     assert said in ended.err
-    assert not (shell.folder / "out").exists()
+    assert [each.name for each in shell.folder.iterdir()] == ["link"]
+
+
+def test_a_folder_beside_the_run_may_be_named_by_way_of_it(shell: Shell, full_run: Path) -> None:
+    shutil.copytree(full_run, shell.folder / "run")
+    shell("export", "run", "--to", "osworld", "--output", "run/../out", "--task", "os-002")
+    assert (shell.folder / "out" / "export.json").exists()
 
 
 def test_tables_and_films(shell: Shell, full_run: Path) -> None:
@@ -103,6 +130,25 @@ def test_a_damaged_episode_is_told(shell: Shell, full_run: Path) -> None:
 def test_help_has_examples(shell: Shell) -> None:
     assert "deskroll export results/my-run --to parquet" in shell("export", "--help").out
     assert "deskroll replay results/my-run --task note" in shell("replay", "--help").out
+
+
+async def test_a_task_in_two_rounds_is_named_by_its_folder(shell: Shell) -> None:
+    async with RunStore.create(shell.folder / "run", RunInfo(run_id="run")) as store:
+        for number in (0, 1):
+            key = EpisodeKey(phase="train", round=number, task="note", sample=0)
+            store.write(Planned(phase="train", round=number, task="note", samples=1))
+            store.write(Started(key=key, attempt=1, epoch=1))
+    said = "2 episodes of sample 0 of task 'note' (phase/round: train/0, train/1): name the attempt's folder instead"
+    assert said in shell("replay", "run", code=2).err
+    assert said in shell("replay", "run", "--task", "note", code=2).err
+
+
+async def test_of_several_tasks_one_must_be_said(shell: Shell) -> None:
+    async with RunStore.create(shell.folder / "run", RunInfo(run_id="run")) as store:
+        for task, number in (("note", 0), ("note", 1), ("paint", 0)):
+            store.write(Planned(phase="train", round=number, task=task, samples=1))
+            store.write(Started(key=EpisodeKey(phase="train", round=number, task=task, sample=0), attempt=1, epoch=1))
+    assert "3 episodes of sample 0 (note, paint): say --task" in shell("replay", "run", code=2).err
 
 
 TASK = {
@@ -197,3 +243,45 @@ def test_a_changed_task_is_refused(desktops: Shell, played: Path) -> None:
     (run / "episodes" / "eval" / "0" / "note" / "0" / "1" / "steps.jsonl").write_text("")
     (desktops.folder / "tasks.json").write_text(json.dumps([task]))
     assert "nothing was done in it" in desktops("replay", str(run), code=2).err
+
+
+TERM, HUP, INT = signal.SIGTERM, signal.SIGHUP, signal.SIGINT
+
+
+@pytest.mark.parametrize("signals", [[TERM], [HUP], [INT, INT]], ids=["term", "hup", "twice"])
+def test_a_replay_that_is_stopped_leaves_nothing(shell: Shell, env: dict[str, str], signals: list[int]) -> None:
+    attempt = played_by_sim(shell)
+    steps = [json.loads(line) for line in (attempt / "steps.jsonl").read_text().splitlines()]
+    steps[1]["actions"] = [{"type": "WAIT", "seconds": 60.0}]
+    (attempt / "steps.jsonl").write_text("".join(f"{json.dumps(step)}\n" for step in steps))
+    scratch, log = shell.folder / "scratch", shell.folder / "stderr"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "deskroll", "replay", str(attempt)]
+    with log.open("w") as errors, subprocess.Popen(
+        command, cwd=shell.folder, env=env | {"TMPDIR": str(scratch)}, stdout=errors, stderr=errors,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            wait_until(lambda: list(scratch.glob("deskroll-replay-*/**/screens/*")), "the desktop was seen")
+            family = psutil.Process(process.pid).children(recursive=True)
+            for n, number in enumerate(signals):
+                process.send_signal(number)
+                wait_until(lambda n=n: log.read_text().count("stopping") > n, "the signal is taken")
+            assert process.wait(30) == 130, log.read_text()
+        finally:
+            process.kill()
+    assert log.read_text().endswith("interrupted\n")
+    assert "Traceback" not in log.read_text()
+    assert list(scratch.iterdir()) == []
+    assert psutil.wait_procs(family, timeout=30)[1] == []
+
+
+def played_by_sim(shell: Shell) -> Path:
+    """The attempt of a run on a simulated desktop."""
+    solution = [{"action_type": "CLICK", "x": 5, "y": 6}, "WAIT", "DONE"]
+    (shell.folder / "tasks.json").write_text(json.dumps([TASK | {"config": [], "solution": solution}]))
+    shell(
+        "run", "tasks.json", "--agent", "oracle", "--provider", "sim", "--num-vms", "1", "--set", "run_id=run",
+        "--set", "evaluate=false",
+    )  # fmt: skip
+    return shell.folder / "results" / "run" / "episodes" / "eval" / "0" / "note" / "0" / "1"

@@ -32,6 +32,8 @@ REPLIES: dict[str, list[Action]] = {
         Wait(0.5),
     ],
     "First:\n```python\npyautogui.hotkey('ctrl', 's')\n```\nthen\n```WAIT```": [Hotkey(("ctrl", "s")), Wait()],
+    "I do not say ```DONE``` yet:\n```python\npyautogui.click(10, 20)\n```": [Click("left", 10, 20)],
+    "```FAIL``` or\n```\nWAIT\n```\nrather\n```DONE```": [Done()],
     "```python\npyautogui.write('a')\nDONE\n```": [Typing("a"), Done()],
     "```python\nfor n in range(3):\n    pyautogui.press('tab')\n```": [
         Script("for n in range(3):\n    pyautogui.press('tab')")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from Xlib import XK
 
 from deskroll.actions import KEYS, canonical_key
-from deskroll.actions.keys import KEYSYMS
+from deskroll.actions.keys import KEYSYMS, chord
 from deskroll.errors import ActionError
 
 
@@ -63,3 +63,20 @@ def test_a_canonical_name_stays_what_it_is(name: str) -> None:
     except ActionError:
         return
     assert canonical_key(canonical) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("a", ("a",)), ("+", ("+",)), ("ctrl+s", ("ctrl", "s")), ("ctrl++", ("ctrl", "+")), ("++shift", ("+", "shift")),
+        ("ctrl + shift + T", ("ctrl", "shift", "T")), ("Control_L+plus", ("ctrlleft", "+")), (" ", ("space",)),
+    ],
+)  # fmt: skip
+def test_a_chord_is_its_keys(text: str, keys: tuple[str, ...]) -> None:
+    assert chord(text) == keys
+
+
+@pytest.mark.parametrize("text", ["", "ctrl+", "+ctrl", "++", "ctrl+++"])
+def test_what_is_no_chord_is_refused(text: str) -> None:
+    with pytest.raises(ActionError, match="allowed: keys joined by "):
+        chord(text)

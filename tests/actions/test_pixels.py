@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskroll.actions.pixels import THOUSAND, Grid, smart_resize
+from deskroll.actions.pixels import THOUSAND, Grid, Picture, smart_resize
 from deskroll.errors import ActionError
 
 sides = st.integers(1, 8000)
@@ -47,3 +47,21 @@ def test_images_are_resized_as_the_models_processors_do(
     size: tuple[int, int], limits: tuple[int, int], resized: tuple[int, int]
 ) -> None:
     assert smart_resize(size, factor=28, least=limits[0], most=limits[1]) == resized
+
+
+@given(st.tuples(sides, sides), st.tuples(sides, sides), st.data())
+def test_every_pixel_of_a_picture_is_one_of_the_screen(
+    shown: tuple[int, int], screen: tuple[int, int], data: st.DataObject
+) -> None:
+    x, y = data.draw(st.integers(0, shown[0] - 1)), data.draw(st.integers(0, shown[1] - 1))
+    across, down = Picture(shown=shown, screen=screen).pixel(x, y)
+    assert 0 <= across < screen[0]
+    assert 0 <= down < screen[1]
+    if screen[0] >= shown[0] and screen[1] >= shown[1]:  # a finer screen: the way back is the same
+        assert Picture(shown=screen, screen=shown).pixel(across, down) == (x, y)
+
+
+@pytest.mark.parametrize("point", [(-1, 5), (5, -1), (960, 5), (5, 540)])
+def test_what_is_no_pixel_of_the_picture_is_refused(point: tuple[int, int]) -> None:
+    with pytest.raises(ActionError, match="is off the picture; allowed: x 0 to 959, y 0 to 539"):
+        Picture(shown=(960, 540), screen=(1920, 1080)).pixel(*point)

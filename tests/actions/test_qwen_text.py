@@ -57,6 +57,7 @@ ARGUMENTS: list[tuple[dict[str, Any], list[Action]]] = [
     ({"action": "key", "keys": ["ctrl", "c"]}, [Hotkey(("ctrl", "c"))]),
     ({"action": "key", "keys": "ctrl+shift+t"}, [Hotkey(("ctrl", "shift", "t"))]),
     ({"action": "key", "keys": ["ctrl+s"]}, [Hotkey(("ctrl", "s"))]),
+    ({"action": "key", "keys": ["ctrl++"]}, [Hotkey(("ctrl", "+"))]),
     ({"action": "key", "keys": ["ctrl", "+"]}, [Hotkey(("ctrl", "+"))]),
     ({"action": "scroll", "pixels": -5}, [Scroll(dy=-5)]),
     ({"action": "scroll", "pixels": -500}, [Scroll(dy=-500)]),

@@ -58,6 +58,7 @@ REPLIES: dict[str, list[Action]] = {
     "Action: scroll(start_box='(226,222)', end_box='(650,226)')": [MoveTo(226, 222), DragTo(650, 226)],
     "Action: hotkey(key='ctrl c')": [Hotkey(("ctrl", "c"))],
     "Action: hotkey(key='ctrl+shift+t')": [Hotkey(("ctrl", "shift", "t"))],
+    "Action: hotkey(key='ctrl++')": [Hotkey(("ctrl", "+"))],
     "Action: hotkey(key='ctrl +')": [Hotkey(("ctrl", "+"))],
     "Action: hotkey(key='Enter')": [Press("enter")],
     "Action: hotkey(key='arrowdown')": [Press("down")],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from typing import Any
+from xml.etree import ElementTree
 
 
 class Listed:
@@ -69,3 +70,10 @@ class Slow:
     def predict(self, instruction: str, obs: dict[str, Any]) -> Any:
         time.sleep(30)
         return "", ["DONE"]
+
+
+class Reader:
+    """Reads the accessibility tree, as OSWorld's baseline does."""
+
+    def predict(self, instruction: str, obs: dict[str, Any]) -> Any:
+        return ElementTree.fromstring(obs["accessibility_tree"]).get("name"), ["WAIT"]

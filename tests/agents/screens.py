@@ -54,6 +54,7 @@ def agent(
     task: Task = TASK,
     sample: int = 0,
     space: str = "pyautogui",
+    shown: tuple[int, int] | None = None,
     **options: Any,
 ) -> Agent:
     """An agent by its name, on a screen, in an action space."""
@@ -66,6 +67,7 @@ def agent(
         task=task,
         sample=sample,
         screen=SCREEN,
+        shown=shown,
     )
     return kind(around, agent_settings(kind, options, name))
 

@@ -12,7 +12,7 @@ from deskroll.actions import Action, Click, Done, Fail, Script, Typing, Wait
 from deskroll.agents import Agent, agent_kind, agent_settings
 from deskroll.errors import AgentError, ConfigError, InputError
 from deskroll.types import Observation
-from tests.agents.screens import BEGIN, LATER, NoModel
+from tests.agents.screens import BEGIN, LATER, NoModel, picture
 from tests.agents.screens import agent as make
 
 HERE = "tests.agents.foreign:"
@@ -122,3 +122,36 @@ async def test_what_is_no_agent_is_refused(path: str, kind: type[Exception], wor
 def test_the_class_must_be_named() -> None:
     with pytest.raises(ConfigError, match=r"agent_options \(agent adapter\): class"):
         agent_settings(agent_kind("adapter"), {}, "adapter")
+
+
+@pytest.mark.parametrize(
+    ("item", "action"),
+    [
+        ("pyautogui.click(959, 539)", Click("left", 1919, 1079)),
+        ({"action_type": "CLICK", "x": 10, "y": 20}, Click("left", 21, 41)),
+        ("pyautogui.write('a')", Typing("a")),
+        ("DONE", Done()),
+    ],
+)
+async def test_points_are_those_of_the_picture_that_it_was_shown(item: Any, action: Action) -> None:
+    half = Observation(instruction="Do it.", screenshot=picture((960, 540)))
+    assert (await adapted("Listed", predictions=[item]).act(half)).actions == (action,)
+
+
+async def test_on_a_picture_of_another_size_programs_and_points_off_it_are_refused() -> None:
+    half = Observation(instruction="Do it.", screenshot=picture((960, 540)))
+    agent = adapted("Listed", predictions=["x = 5\npyautogui.click(x, x)", "pyautogui.click(960, 5)"])
+    assert "a program cannot be brought to the screen's own size" in (await agent.act(half)).problem
+    assert "allowed: 0 to 959" in (await agent.act(half)).problem
+
+
+async def test_without_a_picture_points_are_those_of_the_runs_settings() -> None:
+    agent = adapted("Odd", value=["x", ["pyautogui.click(480, 270)"]], shown=(960, 540))
+    decision = await agent.act(Observation(instruction="Do it.", accessibility_tree="tag"))
+    assert decision.actions == (Click("left", 961, 541),)
+
+
+async def test_it_reads_the_tree_as_xml() -> None:
+    agent = adapted("Reader")
+    assert (await agent.act(Observation(accessibility_tree="tag\tname", raw_tree="<tree name='a'/>"))).thought == "a"
+    assert (await agent.act(Observation(accessibility_tree="<tree name='b'/>"))).thought == "b"

@@ -181,3 +181,26 @@ async def test_tree_and_terminal_go_with_the_last_result() -> None:
     assert first["content"] == [text("done")]
     assert last["content"][:2] == [text("done\n\nTerminal:\n$ ls"), text("Accessibility tree:\n<tree/>")]
     assert [part["type"] for part in last["content"]] == ["text", "text", "image"]
+
+
+@pytest.mark.parametrize(("point", "pixel"), [([0, 0], (1, 1)), ([959, 539], (1919, 1079)), ([10.7, 20], (21, 41))])
+async def test_a_point_is_the_pixel_under_the_middle_of_the_one_that_was_shown(
+    point: list[float], pixel: tuple[int, int]
+) -> None:
+    async with claude(calling(use("a", "left_click", coordinate=point))) as (agent, _, _):
+        decision = await agent.act(Observation(instruction="Do it.", screenshot=picture((960, 540))))
+    assert decision.actions == (Click("left", *pixel),)
+
+
+async def test_a_point_beyond_the_picture_is_told_by_the_pictures_size() -> None:
+    async with claude(calling(use("a", "left_click", coordinate=[960, 5]))) as (agent, _, _):
+        decision = await agent.act(Observation(instruction="Do it.", screenshot=picture((960, 540))))
+    assert "CLICK.x is 960; allowed: 0 to 959" in decision.problem
+
+
+async def test_without_a_picture_the_size_is_that_of_the_runs_settings() -> None:
+    click = use("a", "left_click", one_tool=True, coordinate=[480, 270])
+    async with claude(calling(click), tool="computer_20250124", shown=(960, 540)) as (agent, server, _):
+        decision = await agent.act(Observation(instruction="Do it.", accessibility_tree="tag"))
+        assert json.loads(server.bodies[0])["tools"][0]["display_width_px"] == 960
+    assert decision.actions == (Click("left", 961, 541),)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from deskroll.actions import Action, Answer, Click, Done, DragTo, Fail, Press, Typing, Wait, check
 from deskroll.agents import agent_kind, model_protocol
+from deskroll.agents.oracle import OracleAgent, OracleSettings
 from deskroll.agents.targets import Target, rows
-from deskroll.errors import AgentError
+from deskroll.errors import AgentError, InputError
 from deskroll.types import Observation, Task
 from tests.agents.screens import BEGIN, LATER, SCREEN, NoModel, agent, picture
 
@@ -54,8 +55,6 @@ async def test_near_misses_are_played_by_name() -> None:
     assert await played("oracle", task=tried, play="not_saved") == [(Typing("hi"),), (Done(),)]
     assert await played("oracle", task=tried, play="nothing") == [(Done(),)]
     assert await played("oracle", task=tried, play="near_miss") == [(Typing("hi"),), (Done(),)]
-    named = task(solution="not_saved", near_misses={"not_saved": [TYPE]})
-    assert (await played("oracle", task=named))[0] == (Typing("hi"),)
 
 
 TABLE = (
@@ -116,7 +115,7 @@ async def test_the_oracle_waits_for_what_it_acts_on() -> None:
 async def test_the_oracle_finds_its_place_on_a_smaller_picture() -> None:
     tried = task(solution=[{"action_type": "CLICK", "on": {"name": "Saved"}}])
     half = Observation(screenshot=picture((960, 540)), accessibility_tree=SAVED)
-    assert (await agent("oracle", NoModel(), task=tried).act(half)).actions == (Click("left", 30, 30),)
+    assert (await agent("oracle", NoModel(), task=tried).act(half)).actions == (Click("left", 31, 31),)
 
 
 async def test_what_never_comes_fails_the_attempt() -> None:
@@ -137,12 +136,12 @@ async def test_who_looks_for_elements_must_be_shown_some() -> None:
     [
         ({}, "solution", "task 'task-1': solution is missing"),
         ({"solution": 5}, "solution", "solution is no list of actions"),
-        ({"solution": "solution"}, "solution", "solution is no list of actions"),
+        ({"solution": "FAIL"}, "solution", "solution is no list of actions"),
         ({"solution": [CLICK, "JUMP"]}, "solution", r"task 'task-1': solution\[1\]: a bare action is 'JUMP'"),
         ({"solution": [{"action_type": "CLICK", "x": 9999, "y": 1}]}, "solution", r"solution\[0\]: CLICK.x is 9999"),
         ({"near_misses": {"a": [], "b": []}}, "c", "has no near miss 'c'; it has: a, b"),
         ({}, "c", "has no near miss 'c'; it has: none"),
-        ({}, "near_miss", "has no near miss 'near_miss'; it has: none"),
+        ({}, "near_miss", "has no near miss; it has: none"),
         ({"solution": [{"wait_for": {}}]}, "solution", r"solution\[0\]: a target needs one of"),
         ({"solution": [{"wait_for": {"name": "a"}, "click": 1}]}, "solution", r"unknown field `click`"),
         ({"solution": [{"action_type": "CLICK", "on": {"nam": "a"}}]}, "solution", r"unknown field `nam`"),
@@ -154,6 +153,8 @@ def test_what_cannot_be_played_is_told_before_anything_is_touched(
 ) -> None:
     with pytest.raises(AgentError, match=words):
         agent("oracle", NoModel(), task=task(**metadata), play=play)
+    with pytest.raises(InputError, match=words):  # and a run, before it begins
+        OracleAgent.check_task(task(**metadata), OracleSettings(play=play), SCREEN)
 
 
 async def test_the_random_agent_does_the_same_on_every_attempt_of_a_sample() -> None:
@@ -185,3 +186,26 @@ def test_they_say_that_they_need_no_model() -> None:
     assert [model_protocol(agent_kind(name)) for name in ("chat", "prompt", "qwen", "claude")] == ["openai"] * 3 + [
         "anthropic"
     ]
+
+
+async def test_looks_become_rare_so_that_patience_ends_before_the_turns_do() -> None:
+    one = agent("oracle", NoModel(), task=task(solution=[{"wait_for": {"name": "Saved"}}]))
+    looks = [(await one.act(msgspec.structs.replace(LATER, accessibility_tree=TABLE))).actions[0] for _ in range(18)]
+    pauses = [each.seconds or 0.0 for each in looks if isinstance(each, Wait)]
+    assert pauses[-2:] == [5.0, 5.0]
+    assert sum(pauses) > 60
+
+
+async def test_the_oracle_finds_its_place_where_no_picture_tells_the_size() -> None:
+    tried = task(solution=[{"action_type": "CLICK", "on": {"name": "Saved"}}])
+    one = agent("oracle", NoModel(), task=tried, shown=(960, 540))
+    assert (await one.act(Observation(accessibility_tree=SAVED))).actions == (Click("left", 31, 31),)
+
+
+@pytest.mark.parametrize("turn", [{"action_type": "CLICK", "on": {"name": "Save"}}, {"wait_for": {"name": "Save"}}])
+async def test_what_lies_beyond_the_edge_is_not_there_yet(turn: dict[str, Any]) -> None:
+    one = agent("oracle", NoModel(), task=task(solution=[turn]))
+    beyond = Observation(accessibility_tree="push-button\tSave\t\t\t\t(1900, 1070)\t(200, 100)")
+    decision = await one.act(beyond)
+    assert decision.actions == (Wait(0.1),)
+    assert decision.thought == 'no element {"name":"Save"} is on the screen'

@@ -183,3 +183,10 @@ async def test_the_oracle_and_the_random_agent_on_a_real_desktop(runs: Runs) -> 
         runs, "random", tried, provider="local", env_options=options, agent_options={"steps": 5}, run_id="random"
     )
     assert (drawn.failure, drawn.score.value, drawn.steps) == (None, 0.0, 6)
+
+
+async def test_an_agent_knows_the_size_of_pictures_that_it_is_not_shown(runs: Runs) -> None:
+    options = {"class": "tests.agents.foreign:Odd", "value": ["so", ["pyautogui.click(480, 270)", "DONE"]]}
+    shown = {"observation_type": "a11y_tree", "image_width": 960, "image_height": 540}
+    episode = await run(runs, "adapter", task(**INFEASIBLE), agent_options=options, env_options=shown)
+    assert performed(runs, episode) == [Click("left", 961, 541), Done()]

@@ -47,6 +47,17 @@ async def test_a_reply_is_performed_and_the_next_screen_shown(name: str) -> None
 
 
 @NAMES
+async def test_after_each_reply_comes_one_message_of_the_user(name: str) -> None:
+    async with told(name, CLICKS[name], "hm", CLICKS[name], DONE[name]) as talk:
+        for seen in (BEGIN, LATER, LATER, LATER):
+            await talk.agent.act(seen)
+        roles = [each["role"] for each in talk.sent()]
+    first = roles.index("assistant")
+    assert roles[:first] == ["system", "user"] + ["user"] * (name == "uitars")
+    assert roles[first:] == ["assistant", "user"] * 3
+
+
+@NAMES
 async def test_the_model_is_told_what_was_wrong_and_may_mend_it(name: str) -> None:
     async with told(name, "hm", "well", CLICKS[name], max_retries=2) as talk:
         for n in range(2):
@@ -196,6 +207,12 @@ async def test_the_baseline_writes_in_the_runs_action_space(space: str, reply: s
 async def test_the_baseline_is_told_the_size_of_what_it_sees() -> None:
     async with told("prompt", PROMPT_CLICK) as talk:
         await talk.agent.act(Observation(instruction="Do it.", screenshot=picture((960, 540))))
+        assert "960x540 pixels" in talk.sent()[0]["content"]
+
+
+async def test_without_a_picture_the_size_is_that_of_the_runs_settings() -> None:
+    async with told("prompt", PROMPT_CLICK, shown=(960, 540)) as talk:
+        await talk.agent.act(Observation(instruction="Do it.", accessibility_tree="tag"))
         assert "960x540 pixels" in talk.sent()[0]["content"]
 
 

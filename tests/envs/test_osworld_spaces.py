@@ -12,7 +12,9 @@ from PIL import Image
 
 from deskroll.actions import Action, Click, Done, DragTo, Fail, Hotkey, MoveTo, Typing
 from deskroll.actions.union import Script, Wait
+from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.scaling import Scale
+from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.spaces import SPACES
 from deskroll.errors import ActionError
 from deskroll.types import ToolRequest
@@ -24,6 +26,11 @@ def actions(space: str, arguments: object, marks: list[tuple[int, int]] | None =
     written = arguments if isinstance(arguments, str) else json.dumps(arguments)
     call = ToolRequest(id="c", name=SPACES[space].tool.name, arguments=written)
     return list(SPACES[space].decode(call, 640, 480, MARKS if marks is None else marks))
+
+
+def unmarked(space: str, arguments: object) -> list[Action]:
+    call = ToolRequest(id="c", name=SPACES[space].tool.name, arguments=json.dumps(arguments))
+    return list(SPACES[space].decode(call, 640, 480))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +45,42 @@ def actions(space: str, arguments: object, marks: list[tuple[int, int]] | None =
         ("pyautogui", {"code": "import pyautogui\npyautogui.typewrite('a b')"}, [Typing("a b")]),
         ("pyautogui", {"code": "pyautogui.click(tag_2)"}, [Click(x=300, y=200)]),
         ("pyautogui", {"code": "pyautogui.moveTo(tag_1, duration=0.5)"}, [MoveTo(10, 20)]),
+        ("pyautogui", {"code": "pyautogui.moveTo(*tag_1)"}, [MoveTo(10, 20)]),
+        ("pyautogui", {"code": "pyautogui.click(tag_2[0], tag_2[1])"}, [Click(x=300, y=200)]),
+        ("pyautogui", {"code": "pyautogui.click(x=tag_2[0], y=tag_2[1])"}, [Click(x=300, y=200)]),
+        (
+            "pyautogui",
+            {"code": "  pyautogui.click(tag_2)\n  pyautogui.click(5, 6); DONE"},
+            [Click(x=300, y=200), Click(x=5, y=6), Done()],
+        ),
+        ("pyautogui", {"code": "pyautogui.write('see tag_1')"}, [Typing("see tag_1")]),
+        (
+            "pyautogui",
+            {"code": "pyautogui.click(tag_1); pyautogui.write('tag_2')"},
+            [Click(x=10, y=20), Typing("tag_2")],
+        ),
+        (
+            "pyautogui",
+            {"code": "x, y = tag_2\npyautogui.click(x, y + 5)"},
+            [Script("tag_2=(300, 200)\nx, y = tag_2\npyautogui.click(x, y + 5)")],
+        ),
+        (
+            "pyautogui",
+            {"code": "for t in (tag_2, tag_1):\n    pyautogui.click(t)\nDONE"},
+            [Script("tag_1 = (10, 20)\ntag_2 = (300, 200)\nfor t in (tag_2, tag_1):\n    pyautogui.click(t)"), Done()],
+        ),
+        (
+            "pyautogui",
+            {"code": "print(tag_2, tag_1)"},
+            [Script("tag_1=(10, 20); tag_2=(300, 200)\nprint(tag_2, tag_1)")],
+        ),
+        (
+            "pyautogui",
+            {"code": "tag_9 = (5, 6)\npyautogui.click(tag_9)"},
+            [Script("tag_9 = (5, 6)\npyautogui.click(tag_9)")],
+        ),
+        ("pyautogui", {"code": "print(tag_1[0.0], tag_1[2])"}, [Script("tag_1=(10, 20)\nprint(tag_1[0.0], tag_1[2])")]),
+        ("pyautogui", {"code": "print(f'{tag_1}')"}, [Script("tag_1=(10, 20)\nprint(f'{tag_1}')")]),
         ("pyautogui", {"code": "pyautogui.hotkey('ctrl', 's')"}, [Hotkey(("ctrl", "s"))]),
         ("pyautogui", {"code": "DONE"}, [Done()]),
         ("pyautogui", {"code": "FAIL"}, [Fail()]),
@@ -65,6 +108,12 @@ def test_a_call_is_read(space: str, arguments: object, expected: list[Action]) -
         ("pyautogui", {}, "code is missing"),
         ("pyautogui", {"code": 7}, "code is missing, or no text"),
         ("pyautogui", {"code": "pyautogui.click(tag_9)"}, "mark is 9; allowed: 1 to 2"),
+        ("pyautogui", {"code": "pyautogui.click(tag_0)"}, "mark is 0; allowed: 1 to 2"),
+        (
+            "pyautogui",
+            {"code": "# so\npyautogui.click(tag_1)\npyautogui.click(640, 0)"},
+            "line 3, click: CLICK.x is 640",
+        ),
         ("pyautogui", {"code": "pyautogui.click("}, "no valid Python"),
         ("pyautogui", {"code": ""}, "does nothing"),
         ("claude_computer_use", {"action": "left_click", "coordinate": [5]}, "coordinate"),
@@ -81,6 +130,77 @@ def test_what_is_wrong_is_told(space: str, arguments: object, said: str) -> None
 def test_without_marks_there_is_nothing_to_name() -> None:
     with pytest.raises(ActionError, match="nothing is marked on this screen: give coordinates"):
         actions("computer_13", {"action_type": "CLICK", "mark": 1}, marks=[])
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("pyautogui.write('see tag_1')", Typing("see tag_1")),
+        ("tag_1 = 5, 6\npyautogui.click(tag_1)", Script("tag_1 = 5, 6\npyautogui.click(tag_1)")),
+    ],
+)
+def test_where_marks_are_not_offered_a_tag_is_a_name_like_any_other(code: str, expected: Action) -> None:
+    assert unmarked("pyautogui", {"code": code}) == [expected]
+
+
+@pytest.mark.parametrize("space", ["computer_13", "claude_computer_use"])
+def test_where_marks_are_not_offered_none_can_be_named(space: str) -> None:
+    with pytest.raises(ActionError, match="nothing is marked on this screen: give coordinates"):
+        unmarked(space, {"action_type": "CLICK", "action": "left_click", "mark": 1})
+
+
+@pytest.mark.parametrize(
+    ("space", "word"), [("computer_13", "mark"), ("claude_computer_use", "mark"), ("pyautogui", "tag_3")]
+)
+def test_who_is_shown_marks_is_told_of_them(space: str, word: str) -> None:
+    plain, marked = (
+        OSWorldEnv.offered(OSWorldSettings(action_space=space, observation_type=kind))[0]
+        for kind in ("screenshot_a11y_tree", "som")
+    )
+    assert (word in plain.description, word in marked.description) == (False, True)
+    assert word not in json.dumps(plain.parameters)
+    properties = marked.parameters["properties"]
+    assert word in properties if word == "mark" else word in properties["code"]["description"]
+    assert marked.name == plain.name
+    assert marked.parameters["required"] == plain.parameters["required"]
+
+
+pieces = st.sampled_from(
+    [
+        "tag_1",
+        "tag_2",
+        "tag_7",
+        "*",
+        "[0]",
+        "[1]",
+        "pyautogui.click(",
+        ")",
+        ", ",
+        "x=",
+        "\n",
+        "    ",
+        "for t in ",
+        ":",
+        "'",
+        "DONE",
+    ]
+)
+
+
+@given(st.lists(pieces, max_size=12).map("".join))
+def test_any_source_with_tags_is_actions_or_an_error(code: str) -> None:
+    try:
+        assert actions("pyautogui", {"code": code})
+    except ActionError:
+        pass
+
+
+@pytest.mark.parametrize("code", ["+".join(["tag_1"] * 20_000), "f(" * 150 + "tag_1" + ")" * 150, "\x00tag_1"])
+def test_deep_sources_are_no_trouble(code: str) -> None:
+    try:
+        assert actions("pyautogui", {"code": code})
+    except ActionError:
+        pass
 
 
 @pytest.mark.parametrize("space", SPACES)

@@ -12,14 +12,19 @@ import pytest
 import pytest_asyncio
 from PIL import Image
 
-from deskroll.desktops.base import DesktopSpec
+from deskroll.actions import Click
+from deskroll.desktops.base import DesktopSpec, StepResult
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.envs import Means
+from deskroll.envs.osworld.elements import elements
 from deskroll.envs.osworld.env import OSWorldEnv
+from deskroll.envs.osworld.observe import View
 from deskroll.envs.osworld.settings import OSWorldSettings
+from deskroll.errors import ActionError
 from deskroll.tasks import parse_task
 from deskroll.types import ToolRequest
+from tests.envs.test_osworld_elements import SEEN, screen, tree
 
 SIZE = {"screen_width": 1024, "screen_height": 768}
 TASK = parse_task({"id": "t", "instruction": "Open the menu."}, "here")
@@ -92,3 +97,42 @@ async def test_a_mark_leads_to_its_element(desktop: GuestDesktop, space: str, wi
     )
     assert place[0] <= x < place[0] + size[0]
     assert place[1] <= y < place[1] + size[1]
+
+
+SAVE = tree(f'<push-button name="Save" {SEEN} cp:screencoord="(15, 15)" cp:size="(40, 20)"/>')
+SMALL = {"screen_width": 320, "screen_height": 240}
+MARK_1 = ToolRequest(id="c", name="computer", arguments='{"action_type": "CLICK", "mark": 1}')
+
+
+@pytest.mark.parametrize("after", [None, "<broken", tree()], ids=["no tree", "a broken tree", "an empty tree"])
+async def test_marks_are_those_of_the_screen_that_is_shown(after: str | None) -> None:
+    view = View(OSWorldSettings(**SMALL, observation_type="som"))
+    await view.shown(StepResult(screenshot=screen(), tree=SAVE))
+    assert view.decode(MARK_1) == (Click(x=35, y=25),)
+    await view.shown(StepResult(screenshot=screen(), tree=after))
+    with pytest.raises(ActionError, match="nothing is marked on this screen"):
+        view.decode(MARK_1)
+
+
+async def test_numbers_of_the_table_can_be_named_where_there_is_no_picture() -> None:
+    view = View(OSWorldSettings(**SMALL, observation_type="som"))
+    seen = await view.shown(StepResult(tree=SAVE))
+    assert rows(seen.accessibility_tree)[1][0] == "1"
+    assert view.decode(MARK_1) == (Click(x=35, y=25),)
+
+
+@pytest.mark.parametrize("kind", ["a11y_tree", "som"])
+async def test_the_tree_itself_goes_with_the_table(kind: str) -> None:
+    view = View(OSWorldSettings(**SMALL, observation_type=kind))
+    assert (await view.shown(StepResult(tree=SAVE))).raw_tree == SAVE
+    assert (await view.shown(StepResult())).raw_tree is None
+    assert (await view.shown(StepResult(tree=f"<!DOCTYPE d>{SAVE}"))).raw_tree is None, "nobody shall parse that"
+
+
+async def test_on_a_picture_of_another_size_the_tree_says_where_things_are_there() -> None:
+    view = View(OSWorldSettings(**SMALL, observation_type="a11y_tree", image_width=160, image_height=120))
+    thin = f'<label name="l" {SEEN} cp:screencoord="(301, -5)" cp:size="(1, 0)"/>'
+    raw = (await view.shown(StepResult(tree=SAVE.replace("</desktop", f"{thin}</desktop")))).raw_tree or ""
+    (button,) = elements(raw)
+    assert (button.x, button.y, button.width, button.height) == (7, 7, 20, 10)
+    assert 'cp:screencoord="(150, -3)" cp:size="(1, 0)"' in raw

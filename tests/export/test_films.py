@@ -74,6 +74,17 @@ async def test_each_screen_is_shown_for_as_long_as_it_stood(tmp_path: Path) -> N
         assert np.abs(shown - wanted).max() < 12
 
 
+@pytest.mark.parametrize("fps", [20, 10, 7.3, 5, 4])
+async def test_at_any_rate_the_last_screen_is_shown_as_long_as_the_others(tmp_path: Path, fps: float) -> None:
+    await painted(tmp_path / "run", [png(RED), png(GREEN), png(BLUE)], [1.0, 1.0, 1.0])
+    exported(tmp_path / "run", tmp_path / "out", Pace(1 / fps, 1 / fps))
+    with av.open(str(tmp_path / "out" / FILM)) as container:
+        times = [frame.time for frame in container.decode(video=0)]
+        assert container.duration is not None
+        assert container.duration / 1e6 == pytest.approx(3 / fps, abs=0.004)
+    assert times[:3] == pytest.approx([0, 1 / fps, 2 / fps], abs=0.002)
+
+
 async def test_screens_of_another_size_fit_in(tmp_path: Path) -> None:
     await painted(tmp_path / "run", [png(RED), png(GREEN, (64, 64)), png(BLUE, (999, 500))], [1.0, 1.0, 1.0])
     exported(tmp_path / "run", tmp_path / "out", Pace(0.25, 0.25))

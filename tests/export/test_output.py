@@ -89,6 +89,41 @@ def test_force_leaves_alone_what_was_there_before(tmp_path: Path) -> None:
         assert names(tmp_path) == ["export.json", "tree/one/file", "tree/theirs"]
 
 
+@pytest.mark.parametrize("exported", [False, True])
+def test_force_refuses_a_part_that_no_export_left(tmp_path: Path, exported: bool) -> None:
+    if exported:
+        with Output.open(tmp_path, MARK) as output:
+            put(output, "tree/one")
+    (tmp_path / ".part").mkdir()
+    (tmp_path / ".part" / "precious").write_text("mine")
+    before = names(tmp_path)
+    with pytest.raises(InputError, match=r"\.part is not of an export"), Output.open(tmp_path, MARK, force=True):
+        pass
+    assert names(tmp_path) == before
+
+
+def test_force_replaces_what_was_broken_off(tmp_path: Path) -> None:
+    broken_off(tmp_path)
+    with Output.open(tmp_path, MARK, force=True) as output:
+        put(output, "tree/two")
+    assert names(tmp_path) == ["export.json", "tree/two/file"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_one_export_at_a_time_writes_a_folder(tmp_path: Path, force: bool) -> None:
+    with Output.open(tmp_path, MARK) as output:
+        put(output, "tree/one")
+        with (
+            pytest.raises(InputError, match="is being written by another export"),
+            Output.open(tmp_path, MARK, force=force),
+        ):
+            pass
+        put(output, "tree/two")
+    assert names(tmp_path) == ["export.json", "tree/one/file", "tree/two/file"]
+    with Output.open(tmp_path, MARK, force=True):
+        pass
+
+
 def test_a_forged_mark_removes_nothing_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "precious").mkdir()
     folder = tmp_path / "out"

@@ -127,8 +127,9 @@ async def test_why_it_stopped_is_said_in_our_words(stop: str, reason: str) -> No
         http(b"<html>"),
         http({"type": "message"}),
         http({"content": 5}),
+        http(b'{"content":[{"type":"tool_use","id":"a","name":"computer","input":{"text":"\xff"}}]}'),
     ],
-    ids=["overloaded", "rate limit", "internal", "no JSON", "no content", "content of another kind"],
+    ids=["overloaded", "rate limit", "internal", "no JSON", "no content", "content of another kind", "a bad byte"],
 )
 async def test_what_may_pass_is_asked_again(answer: bytes) -> None:
     sink = Noted()

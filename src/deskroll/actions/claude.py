@@ -10,12 +10,11 @@ what it observes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deskroll.actions.fields import choice, given, integer, number, pixel, sequence, shown, text
-from deskroll.actions.keys import KEYSYMS, canonical_key
+from deskroll.actions.keys import KEYSYMS, canonical_key, chord
 from deskroll.actions.union import (
     Action,
     Button,
@@ -44,8 +43,6 @@ WAIT_S = 1.0
 
 Parameters = Mapping[str, object]
 _DIRECTIONS = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
-_CHORD = re.compile(r"(?:\+|[^+]+)(?:\+(?:\+|[^+]+))*")
-_KEY = re.compile(r"(\+|[^+]+)(?:\+|$)")
 
 
 def decode(tool_input: object, width: int, height: int) -> list[Action]:
@@ -120,30 +117,24 @@ def _strokes(there: Parameters) -> list[Action]:
         raise ActionError(f"repeat is {shown(times)}; allowed: 1 to {MAX_REPEAT}")
     line = text(there["text"], "text")
     # Blank text is the space bar, or Return or Tab as a character.
-    chords = [_chord(part) for part in line.split()] or [(canonical_key(line, "text"),)]
+    chords = [chord(part, "text") for part in line.split()] or [(canonical_key(line, "text"),)]
     strokes: list[Action] = [Press(keys[0]) if len(keys) == 1 else Hotkey(keys) for keys in chords]
     return strokes * times
 
 
 def _hold(there: Parameters) -> list[Action]:
-    return _held(_chord(text(there["text"], "text")), [Wait(number(there["duration"], "duration"))])
+    return _held(chord(text(there["text"], "text"), "text"), [Wait(number(there["duration"], "duration"))])
 
 
 def _wait(there: Parameters) -> list[Action]:
     return [Wait(number(there["duration"], "duration") if "duration" in there else None)]
 
 
-def _chord(chord: str, field: str = "text") -> tuple[str, ...]:
-    if not _CHORD.fullmatch(chord):
-        raise ActionError(f"{field} is {shown(chord)}; allowed: keys joined by +, as in ctrl+shift+t or ctrl++")
-    return tuple(canonical_key(key.strip() or key, field) for key in _KEY.findall(chord))
-
-
 def _modifiers(there: Parameters) -> tuple[str, ...]:
     # The first implementations called it `key`, later ones `text`; an empty one holds nothing.
     for field in ("text", "key"):
-        if field in there and (chord := text(there[field], field).strip()):
-            return _chord(chord, field)
+        if field in there and (held := text(there[field], field).strip()):
+            return chord(held, field)
     return ()
 
 

@@ -1,8 +1,8 @@
 """OSWorld's baseline notation: what is to be done stands in blocks between ``` marks, or is one of WAIT, DONE and FAIL.
 
-Several blocks are performed in their order; the words may also stand alone, without a block. What stands before the
-first block is the thought. What a block means (code, or JSON) is its reader's affair. Guarantees: any text gives what
-the reader makes of its blocks, or an `ActionError`.
+Several blocks are performed in their order. A word counts where it stands alone, without a block, or is the last block:
+before others it is part of the talk. What stands before the first block is the thought. What a block means (code, or
+JSON) is its reader's affair. Guarantees: any text gives what the reader makes of its blocks, or an `ActionError`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def parse(text: str, read: Reader, language: str = "python") -> Reading:
     sources = [source for source in sources if source.strip()]
     if not sources:
         raise ActionError(f"there is no code in the reply; {_hint(language)}")
+    *before, last = sources
     actions: list[Action] = []
-    for source in sources:
+    for source in [*(source for source in before if source.strip() not in _WORDS), last]:
         word = _WORDS.get(source.strip())
         actions += [word()] if word is not None else read(source)
     return Reading(thought=thought.strip(), actions=tuple(actions))

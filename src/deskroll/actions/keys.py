@@ -1,11 +1,13 @@
 """Names of keys: one canonical name each (pyautogui's, as in OSWorld), and the aliases that models write.
 
-A key is one printable character, or one of `KEYS`. `canonical_key` is the only place that decides. `KEYSYMS`
-says what X calls each named key; those names are aliases too, so xdotool's spelling is understood everywhere.
+A key is one printable character, or one of `KEYS`. `canonical_key` is the only place that decides; `chord` reads keys
+that are joined by +. `KEYSYMS` says what X calls each named key; those names are aliases too, so xdotool's spelling is
+understood everywhere.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -56,6 +58,9 @@ _ALIASES: dict[str, str] = {
     "braceright": "}", "asciitilde": "~", "quotedbl": '"',
 }  # fmt: skip
 
+_CHORD = re.compile(r"(?:\+|[^+]+)(?:\+(?:\+|[^+]+))*")
+_KEY = re.compile(r"(\+|[^+]+)(?:\+|$)")
+
 
 def canonical_key(name: str, field: str = "key") -> str:
     """Return the canonical name of a key, or raise `ActionError` with the nearest names that exist."""
@@ -70,3 +75,10 @@ def canonical_key(name: str, field: str = "key") -> str:
         f"{field} is {shown(name)}, which is no key; {near(lowered, [*KEYS, *_ALIASES])}"
         f"allowed: one printable character, or one of {' '.join(sorted(KEYS))}"
     )
+
+
+def chord(text: str, field: str = "key") -> tuple[str, ...]:
+    """Read keys that are joined by +, which may itself be one of them: `ctrl+shift+t`, `ctrl++`, `a`."""
+    if not _CHORD.fullmatch(text):
+        raise ActionError(f"{field} is {shown(text)}; allowed: keys joined by +, as in ctrl+shift+t or ctrl++")
+    return tuple(canonical_key(key.strip() or key, field) for key in _KEY.findall(text))

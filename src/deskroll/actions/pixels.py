@@ -1,8 +1,11 @@
 """Pixels: from the coordinates that a model writes to those of the screen.
 
 Models write points in a grid of their own: a thousand by a thousand over whatever they see, or the pixels of the image
-as their own processor has resized it. `Grid` maps both to the screen. Guarantees: a point of the grid, its edges
-included, is a pixel of the screen; any other is an `ActionError` that names the range.
+as their own processor has resized it. `Grid` maps both to the screen. Others name the pixels of the picture that they
+are shown, which may have another size than the screen: that is `Picture`'s.
+
+Guarantees: a point of a grid, its edges included, is a pixel of the screen. A pixel of a picture leads to the pixel of
+the screen that its centre lies on. Any other point is an `ActionError` that names the range.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import math
 
 import msgspec
 
+from deskroll.actions.union import Action, Script
 from deskroll.errors import ActionError
 
 Size = tuple[int, int]
@@ -32,6 +36,34 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
             raise ActionError(f"the point ({x:g}, {y:g}) is off the screen; allowed: x 0 to {columns}, y 0 to {rows}")
         width, height = self.screen
         return min(int(x * width / columns), width - 1), min(int(y * height / rows), height - 1)
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True):
+    """A screen as it is shown, in its own size or in another one."""
+
+    shown: Size
+    screen: Size
+
+    def pixel(self, x: int, y: int) -> Size:
+        """The pixel of the screen that a pixel of the picture stands for."""
+        width, height = self.shown
+        if not (0 <= x < width and 0 <= y < height):
+            raise ActionError(
+                f"the point ({x}, {y}) is off the picture; allowed: x 0 to {width - 1}, y 0 to {height - 1}"
+            )
+        return (2 * x + 1) * self.screen[0] // (2 * width), (2 * y + 1) * self.screen[1] // (2 * height)
+
+    def back(self, action: Action) -> Action:
+        """An action on the picture, as one on the screen."""
+        if self.screen == self.shown:
+            return action
+        if isinstance(action, Script):
+            raise ActionError("a program cannot be brought to the screen's own size; write plain pyautogui calls")
+        x, y = getattr(action, "x", None), getattr(action, "y", None)
+        if x is None or y is None:
+            return action
+        there = dict(zip(("x", "y"), self.pixel(x, y), strict=True))
+        return msgspec.structs.replace(action, **there)
 
 
 def smart_resize(size: Size, *, factor: int, least: int, most: int) -> Size:

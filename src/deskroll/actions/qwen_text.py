@@ -31,11 +31,11 @@ from deskroll.actions import (
     Scroll,
     Typing,
     Wait,
-    canonical_key,
     check,
 )
 from deskroll.actions.fields import choice, number, sequence, shown
 from deskroll.actions.fields import text as read_text
+from deskroll.actions.keys import chord
 from deskroll.actions.pixels import Grid, Size
 from deskroll.actions.reading import Reading
 from deskroll.errors import ActionError
@@ -168,16 +168,11 @@ def _scroll(given: Arguments, grid: Grid, pixels_a_click: int, *, across: bool) 
 def _key(given: Arguments, grid: Grid) -> list[Action]:
     keys = given.get("keys", given.get("key", given.get("text")))
     words = [keys] if isinstance(keys, str) else sequence(keys, "keys", "a list of keys, e.g. ['ctrl', 's']")
-    parts = [part for n, word in enumerate(words) for part in _chord(read_text(word, f"keys[{n}]"))]
-    if not parts:
+    written = [read_text(word, f"keys[{n}]") for n, word in enumerate(words)]
+    names = tuple(key for word in written if word for key in chord(word.strip() or word, "keys"))
+    if not names:
         raise ActionError("keys is empty; give at least one key, e.g. ['ctrl', 's']")
-    names = tuple(canonical_key(part, "keys") for part in parts)
     return [Press(names[0]) if len(names) == 1 else Hotkey(names)]
-
-
-def _chord(word: str) -> list[str]:
-    bare = word.strip() or word
-    return [part for part in bare.split("+") if part] if len(bare) > 1 else [bare] if bare else []
 
 
 def _type(given: Arguments, grid: Grid) -> list[Action]:

@@ -30,9 +30,9 @@ from deskroll.actions import (
     Scroll,
     Typing,
     Wait,
-    canonical_key,
     check,
 )
+from deskroll.actions.keys import chord
 from deskroll.actions.pixels import Grid, Size
 from deskroll.actions.reading import Reading
 from deskroll.errors import ActionError, plain
@@ -176,10 +176,10 @@ def _scroll(arguments: Arguments, grid: Grid) -> list[Action]:
 def _keys(arguments: Arguments) -> tuple[str, ...]:
     line = arguments.get("key") or arguments.get("hotkey") or arguments.get("press") or ""
     line = re.sub(r"\b(page)[ _]+(up|down)\b", r"\1\2", line, flags=re.IGNORECASE)
-    names = [part for word in line.split() for part in (word.split("+") if len(word) > 1 else [word]) if part]
-    if not names:
+    keys = tuple(key for word in line.split() for key in chord(word))
+    if not keys:
         raise ActionError("key is missing; write it like key='ctrl c'")
-    return tuple(canonical_key(name) for name in names)
+    return keys
 
 
 def _hotkey(arguments: Arguments, grid: Grid) -> list[Action]:

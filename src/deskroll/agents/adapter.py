@@ -5,7 +5,8 @@
 
 What else stands in the options goes to the class as keyword arguments. Its actions may be pyautogui source, the words
 WAIT, DONE and FAIL, computer_13 objects, or objects that hold source under `command` or `action`, as OSWorld's own
-agents give them. It asks its model by itself: tokens and costs are not known here, and what its model does is its own.
+agents give them; points are pixels of the picture that it is shown. `obs` holds the accessibility tree as XML. It asks
+its model by itself: tokens and costs are not known here, and what its model does is its own.
 
 Guarantees: `predict` runs in a thread of its own, so that a slow one holds up nobody else; when the attempt is stopped
 the thread is left alone and its answer dropped.
@@ -25,8 +26,9 @@ import msgspec
 from pydantic import ConfigDict, Field
 
 from deskroll.actions import Action, Done, Fail, Wait, computer13, pyautogui_code
-from deskroll.actions.pixels import Size
+from deskroll.actions.pixels import Picture, Size
 from deskroll.agents.base import ModelProtocol, Surroundings
+from deskroll.agents.image import image_size
 from deskroll.config import Settings
 from deskroll.errors import ActionError, AgentError, InputError, plain
 from deskroll.registry import Registry
@@ -57,6 +59,7 @@ class AdapterAgent:
 
     def __init__(self, surroundings: Surroundings, settings: AdapterSettings) -> None:
         self._screen = surroundings.require_screen("adapter")
+        self._shown = surroundings.shown or self._screen
         self._settings = settings
         self._agent: Any = None
         self._instruction = ""
@@ -76,13 +79,19 @@ class AdapterAgent:
         )
         try:
             response, given = _split(predicted)
-            actions = [action for each in given for action in read_action(each, self._screen)]
+            actions = self._actions(given)
         except ActionError as error:
             return self._again(str(error), predicted)
         if not actions:
             return self._again("predict gave no actions", predicted)
         self._useless = 0
         return Decision(actions=tuple(actions), thought=_thought(response))
+
+    def _actions(self, given: Sequence[object]) -> list[Action]:
+        """What a prediction means on the desktop: it was made on the picture that was shown last."""
+        image = image_size(self._seen.screenshot) if self._seen.screenshot else None
+        picture = Picture(shown=image or self._shown, screen=self._screen)
+        return [picture.back(action) for each in given for action in read_action(each, picture.shown)]
 
     def _again(self, problem: str, predicted: object) -> Decision:
         self._useless += 1
@@ -156,7 +165,7 @@ def _made(settings: AdapterSettings) -> Any:
 def _obs(seen: Observation, instruction: str) -> dict[str, object]:
     return {
         "screenshot": seen.screenshot,
-        "accessibility_tree": seen.accessibility_tree,
+        "accessibility_tree": seen.accessibility_tree if seen.raw_tree is None else seen.raw_tree,
         "terminal": seen.terminal,
         "instruction": instruction,
     }

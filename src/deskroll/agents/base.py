@@ -40,6 +40,8 @@ class Surroundings:
     """Which of the task's samples it is."""
     screen: tuple[int, int] | None = None
     """Width and height of the desktop, in pixels; None where the environment has no screen."""
+    shown: tuple[int, int] | None = None
+    """Width and height of the picture of it that observations speak of; None: as the screen."""
 
     def require_screen(self, agent: str) -> tuple[int, int]:
         """The screen, for an agent that is of no use without one."""
@@ -56,7 +58,11 @@ class Agent(Protocol):
 
 
 class AgentKind(Protocol):
-    """A class of agents, as the registry names it."""
+    """A class of agents, as the registry names it.
+
+    One that can attempt some tasks only may have a static `check_task(task, settings, screen)`: it refuses the others
+    with an `InputError`, before anything is started.
+    """
 
     Settings: ClassVar[type[Settings]]
     """The options that people may set."""

@@ -11,7 +11,7 @@ API refuses thoughts in a history that was changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -19,7 +19,7 @@ from pydantic import Field
 
 from deskroll.actions import Action, Answer, Done, Fail, Wait
 from deskroll.actions.claude import decode
-from deskroll.actions.pixels import Grid, Size
+from deskroll.actions.pixels import Picture, Size
 from deskroll.agents.base import ModelProtocol, Surroundings
 from deskroll.agents.chat import ChatAgent, ChatSettings
 from deskroll.agents.image import image_size
@@ -37,7 +37,6 @@ When the task is done, reply without calling a tool; where it asks for an answer
 When the task cannot be done at all on this desktop, reply with {INFEASIBLE} and the reason, and call no tool."""
 _UNANSWERED = ("zoom", "cursor_position")
 """Tools that older versions always have, and that only look in a way that is not offered here."""
-_POINTS = ("coordinate", "start_coordinate")
 
 
 class ClaudeSettings(ChatSettings):
@@ -63,7 +62,8 @@ class ClaudeAgent(ChatAgent):
         super().__init__(surroundings, settings)
         self._tool = settings.tool
         self._screen: Size = surroundings.require_screen("claude")
-        self._image = self._screen
+        self._shown: Size = surroundings.shown or self._screen
+        self._image = self._shown
         """The size of the screen as the model sees it."""
         self._tools = None
 
@@ -94,7 +94,7 @@ class ClaudeAgent(ChatAgent):
 
     def _looked(self, observation: Observation) -> None:
         if observation.screenshot:
-            self._image = image_size(observation.screenshot) or self._screen
+            self._image = image_size(observation.screenshot) or self._shown
 
     def _final(self, text: str) -> tuple[list[Action], dict[int, str]]:
         if INFEASIBLE in text:
@@ -108,8 +108,8 @@ class ClaudeAgent(ChatAgent):
         name = given.get("action")
         if name in _UNANSWERED:
             raise ActionError(f"{name} is not offered here; take a screenshot instead")
-        grid = Grid(cells=self._image, screen=self._screen)
-        actions = decode({**given, **_mapped(given, grid)}, *self._screen)
+        picture = Picture(shown=self._image, screen=self._screen)
+        actions = [picture.back(action) for action in decode(given, *self._image)]
         return actions or (Wait(0.0),)  # who only looks is shown the screen
 
 
@@ -128,15 +128,3 @@ def _input(call: ToolRequest) -> dict[str, object]:
     if not isinstance(given, dict):
         raise ActionError("the input is no object")
     return given
-
-
-def _mapped(given: Mapping[str, object], grid: Grid) -> dict[str, object]:
-    """The points of an input, on the desktop; those that are no points are left for `decode` to refuse."""
-    if grid.cells == grid.screen:
-        return {}
-    points: dict[str, object] = {}
-    for name in _POINTS:
-        match given.get(name):
-            case [int() | float() as x, int() | float() as y]:
-                points[name] = list(grid.pixel(x, y))
-    return points

@@ -24,19 +24,21 @@ from pydantic import Field
 
 from deskroll.actions import Action, Answer, Done, Wait
 from deskroll.actions.computer13 import decode
-from deskroll.actions.pixels import Grid, Size
+from deskroll.actions.pixels import Picture, Size
 from deskroll.agents.base import ModelProtocol, Surroundings
 from deskroll.agents.image import image_size
 from deskroll.agents.targets import Target
 from deskroll.config import Settings
-from deskroll.errors import ActionError, AgentError
+from deskroll.errors import ActionError, AgentError, InputError
 from deskroll.types import Decision, Observation, Record, Task
 
 SOLUTION = "solution"
 NEAR_MISS = "near_miss"
 NEAR_MISSES = "near_misses"
-_FIRST_LOOK_S, _LAST_LOOK_S = 0.1, 1.0
-"""Between two looks for the same element; each is twice as long after the one before."""
+_ANY_SCREEN: Size = (7680, 4320)
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.1, 5.0
+"""Between two looks for the same element; each is twice as long after the one before. Every look is a turn, of which an
+attempt has few (`limits.max_turns`): this way a minute of patience takes 18."""
 
 
 class OracleSettings(Settings):
@@ -72,6 +74,7 @@ class OracleAgent:
         if surroundings.task is None:
             raise AgentError("the oracle plays a task's solution, and there is no task")
         self._screen = surroundings.require_screen("oracle")
+        self._shown = surroundings.shown or self._screen
         self._where = f"task {surroundings.task.id!r}: {settings.play}"
         self._turns = solution(surroundings.task, self._screen, settings.play)
         self._patience = settings.patience
@@ -79,34 +82,42 @@ class OracleAgent:
         self._looking_since: float | None = None
         self._look_s = _FIRST_LOOK_S
 
+    @staticmethod
+    def check_task(task: Task, settings: OracleSettings, screen: Size | None) -> None:
+        """Refuse a task without a solution, or with one that cannot be played."""
+        try:
+            solution(task, screen or _ANY_SCREEN, settings.play)
+        except AgentError as error:
+            raise InputError(str(error)) from None
+
     async def act(self, observation: Observation) -> Decision:
         """The next turn, as soon as what it needs is there; after the last one, done."""
         while self._next < len(self._turns):
             turn = self._turns[self._next]
-            if (lacking := self._lacking(turn, observation)) is not None:
+            seen = _Seen(observation, self._shown, self._screen)
+            if (lacking := self._lacking(turn, seen)) is not None:
                 return Decision(actions=(Wait(self._pause(lacking)),), thought=lacking)
             self._next += 1
             self._looking_since, self._look_s = None, _FIRST_LOOK_S
             if turn.actions:
-                seen = _Seen(observation, self._screen)
                 return Decision(actions=tuple(_action(each, self._screen, seen) for each in turn.actions))
         return Decision(actions=(Done(),))
 
-    def _lacking(self, turn: Turn, observation: Observation) -> str | None:
+    def _lacking(self, turn: Turn, seen: _Seen) -> str | None:
         """What must change on the screen before the turn can be played; None where it can."""
         gone = turn.wait_until_gone
         if not turn.targets and gone is None:
             return None
-        table = observation.accessibility_tree
-        if table is None:
+        if seen.table is None:
             raise AgentError(
                 f"{self._where}[{self._next}] looks for an element, and observations hold no accessibility tree; "
                 f"set observation_type to screenshot_a11y_tree"
             )
         for target in turn.targets:
-            if target.found(table) is None:
+            if seen.pixel(target) is None:
                 return f"no element {target} is on the screen"
-        return f"an element {gone} is still on the screen" if gone is not None and gone.found(table) else None
+        still = gone is not None and gone.found(seen.table) is not None
+        return f"an element {gone} is still on the screen" if still else None
 
     def _pause(self, lacking: str) -> float:
         now = time.monotonic()
@@ -120,14 +131,18 @@ class OracleAgent:
 class _Seen:
     """What is shown, by the pixels of the real screen."""
 
-    def __init__(self, observation: Observation, screen: Size) -> None:
-        self._table = observation.accessibility_tree or ""
-        shown = image_size(observation.screenshot) if observation.screenshot else None
-        self._grid = Grid(cells=shown or screen, screen=screen)
+    def __init__(self, observation: Observation, shown: Size, screen: Size) -> None:
+        self.table = observation.accessibility_tree
+        image = image_size(observation.screenshot) if observation.screenshot else None
+        self._picture = Picture(shown=image or shown, screen=screen)
 
-    def pixel(self, target: Target) -> Size:
-        """Where a target is; it was found before."""
-        return self._grid.pixel(*(target.found(self._table) or (0, 0)))
+    def pixel(self, target: Target) -> Size | None:
+        """Where a target is; None where it is not there, or the point to act on lies beyond the edge."""
+        point = target.found(self.table or "")
+        try:
+            return None if point is None else self._picture.pixel(*point)
+        except ActionError:
+            return None
 
 
 def solution(task: Task, screen: Size, play: str = SOLUTION) -> list[Turn]:
@@ -164,7 +179,7 @@ def _action(written: object, screen: Size, seen: _Seen | None) -> Action:
     target = _on(written)
     if target is None or not isinstance(written, Mapping):
         return decode(written, *screen)
-    x, y = (0, 0) if seen is None else seen.pixel(target)
+    x, y = (seen.pixel(target) if seen is not None else None) or (0, 0)
     inner = written.get("parameters")
     given = dict(inner) if isinstance(inner, Mapping) else {k: v for k, v in written.items() if k != "action_type"}
     given.pop("on")
@@ -174,15 +189,14 @@ def _action(written: object, screen: Size, seen: _Seen | None) -> Action:
 def _written(task: Task, play: str) -> Sequence[object]:
     if play == SOLUTION:
         turns = task.metadata.get(SOLUTION)
-        if isinstance(turns, str):  # the name of a near miss stands for it
-            return _written(task, turns) if turns != SOLUTION else _refuse(task, play, turns)
     else:
         misses = task.metadata.get(NEAR_MISSES)
         named = misses if isinstance(misses, Mapping) else {}
         name = next(iter(named), play) if play == NEAR_MISS and play not in named else play
         if name not in named:
             known = ", ".join(map(str, named)) or "none"
-            raise AgentError(f"task {task.id!r} has no near miss {name!r}; it has: {known}")
+            which = "near miss" if play == NEAR_MISS else f"near miss {name!r}"
+            raise AgentError(f"task {task.id!r} has no {which}; it has: {known}")
         turns = named[name]
     if not isinstance(turns, list | tuple):
         return _refuse(task, play, turns)

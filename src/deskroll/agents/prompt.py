@@ -39,6 +39,7 @@ Write code that uses `pyautogui`, one line or several, inside one code block:
 ```python
 # your code here
 ```
+- {description}
 - Take coordinates from what you are shown, and check them: there is no picture to search for, so
   `pyautogui.locateCenterOnScreen` and `pyautogui.screenshot()` are of no use.
 - Every block stands alone: no name of an earlier one is known. Between several actions, pause shortly
@@ -86,7 +87,7 @@ class PromptAgent(TextAgent):
         """The rules and the task in the system prompt."""
         filled = {
             "means": CODE_MEANS if self._coded else JSON_MEANS,
-            "rules": CODE_RULES if self._coded else _json_rules(self._tool),
+            "rules": _rules(self._tool, coded=self._coded),
             "width": str(self.image[0]),
             "height": str(self.image[1]),
             "password": self._options.client_password,
@@ -116,6 +117,7 @@ def _is_coded(tool: Tool) -> bool:
     return tool.parameters.get("required") == ["code"]
 
 
-def _json_rules(tool: Tool) -> str:
+def _rules(tool: Tool, *, coded: bool) -> str:
     schema = msgspec.json.encode(tool.parameters).decode()
-    return JSON_RULES.replace("{description}", tool.description).replace("{schema}", schema)
+    rules = CODE_RULES if coded else JSON_RULES
+    return rules.replace("{description}", tool.description).replace("{schema}", schema)

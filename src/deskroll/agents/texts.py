@@ -4,7 +4,9 @@ Each turn shows the model what is new and asks it once. A reply that cannot be r
 that the model can mend it, at most `max_retries` times in a row; after that the attempt has failed by the agent.
 Subclasses say how the conversation begins and how a reply is read; nothing else differs between them.
 
-Guarantees: all texts stay in the conversation, of the screens the last `max_images`; user and assistant alternate.
+Guarantees: all texts stay in the conversation, of the screens the last `max_images`. After each reply comes one
+message of the user; before the first there may be two, where a model was trained on the prompt and the first screen in
+messages of their own.
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ class TextAgent:
 
     def __init__(self, surroundings: Surroundings, settings: TextSettings) -> None:
         self.screen: Size = surroundings.require_screen(self.name)
-        self.image: Size = self.screen
+        self.shown: Size = surroundings.shown or self.screen
+        """The size in which screens are shown, by the run's settings."""
+        self.image: Size = self.shown
         """The size of the screen as it was shown last."""
         self._around = surroundings
         self._settings = settings
@@ -126,7 +130,7 @@ class TextAgent:
 
     def _look(self, observation: Observation) -> None:
         if observation.screenshot:
-            self.image = image_size(observation.screenshot) or self.screen
+            self.image = image_size(observation.screenshot) or self.shown
 
     def _cut(self, text: str) -> str:
         most = self._settings.max_tree_tokens * _CHARACTERS_A_TOKEN

@@ -18,14 +18,9 @@ import click
 from deskroll.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from deskroll.report.results import Results
-    from deskroll.types import Task
 
 PICTURED = ("editor", "calculator", "files", "terminal")
-BIG = ("libreoffice", "chrom")
-"""What the names of programs begin with that the demo does not install."""
 SIZE = (1280, 800)
 
 
@@ -37,15 +32,9 @@ SIZE = (1280, 800)
     type=click.Path(path_type=Path),
     help="For the run, its page and the picture.",
 )
-@click.option(
-    "--isolation",
-    default="bwrap",
-    show_default=True,
-    type=click.Choice(["bwrap", "none"]),
-    help="none: no sandbox, for machines that allow no namespaces.",
-)
-def demo(output_dir: Path, isolation: str) -> None:
-    """Run tasks of the bundled suite on four desktops side by side, score them, and write a page about it.
+@click.option("--num-vms", default=4, show_default=True, type=click.IntRange(1, 64), help="Desktops side by side.")
+def demo(output_dir: Path, num_vms: int) -> None:
+    """Run tasks of the bundled suite on desktops side by side, score them, and write a page about it.
 
     Needs no key, no VM and no container engine. The same by hand:  deskroll run suite:desk --agent oracle --num-vms 4.
     Exits with 1 when something did not come out as it should.
@@ -53,14 +42,17 @@ def demo(output_dir: Path, isolation: str) -> None:
     from deskroll.cli.run_session import conduct  # noqa: PLC0415
     from deskroll.report.html import write_html  # noqa: PLC0415
     from deskroll.rollout.loading import load_run  # noqa: PLC0415
+    from deskroll.suites import small_tasks  # noqa: PLC0415
 
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the folder {output_dir}: {error.strerror}") from error
-    config, tasks = load_run(None, _settings(output_dir, isolation))
+    config, tasks = load_run(None, _settings(output_dir, num_vms))
     small = small_tasks(tasks)
-    click.echo(f"{len(small)} tasks of suite:desk on 4 desktops; the oracle plays their reference solutions ...")
+    click.echo(
+        f"{len(small)} tasks of suite:desk on {num_vms} desktops; the oracle plays their reference solutions ..."
+    )
     began = time.monotonic()
     try:
         ended = asyncio.run(conduct(config, small))
@@ -79,29 +71,18 @@ def demo(output_dir: Path, isolation: str) -> None:
     raise click.exceptions.Exit(ended.code or int(right < len(small)))
 
 
-def small_tasks(tasks: Sequence[Task]) -> list[Task]:
-    """Those that need only small programs."""
-    return [task for task in tasks if not any(big in app for app in _apps(task) for big in BIG)]
-
-
-def _settings(folder: Path, isolation: str) -> list[str]:
+def _settings(folder: Path, desktops: int) -> list[str]:
     settings: dict[str, object] = {
         "tasks": "suite:desk",
         "agent": "oracle",
         "provider": "local",
-        "provider_options.isolation": isolation,
-        "num_vms": 4,
-        "num_rollouts": 4,
+        "num_vms": desktops,
+        "num_rollouts": desktops,
         "env_options.screen_width": SIZE[0],
         "env_options.screen_height": SIZE[1],
         "output_dir": str(folder / "runs"),
     }
     return [f"{name}={json.dumps(value)}" for name, value in settings.items()]
-
-
-def _apps(task: Task) -> list[str]:
-    apps = task.metadata.get("related_apps")
-    return [str(each) for each in apps] if isinstance(apps, list) else []
 
 
 def _contact_sheet(results: Results, path: Path) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from deskroll.export.episodes import Tell
     from deskroll.store import Run
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _LINE_S = 10.0
 """Between lines where there is no terminal."""
 
@@ -31,7 +34,7 @@ _LINE_S = 10.0
 @click.argument("run")
 @click.option("--to", required=True, type=click.Choice(["osworld", "parquet", "video"]), help="The layout.")
 @click.option(
-    "--output", required=True, type=click.Path(path_type=Path), metavar="DIR",
+    "--output", required=True, metavar="DIR",
     help="The folder to write: an empty or new one, or that of the same export, broken off.",
 )  # fmt: skip
 @click.option("--task", "tasks", multiple=True, metavar="ID", help="Only this task. May be repeated.")
@@ -48,7 +51,7 @@ def export(  # noqa: PLR0913  (one parameter an option)
     *,
     run: str,
     to: str,
-    output: Path,
+    output: str,
     tasks: tuple[str, ...],
     model_name: str | None,
     screens: bool,
@@ -68,7 +71,7 @@ def export(  # noqa: PLR0913  (one parameter an option)
 
     _check_options(to, model_name=model_name, screens=screens, seconds_a_step=seconds_a_step, fps=fps)
     opened = Run.open(find_run(run))
-    _check_output(opened, output)
+    folder = _folder(opened, output)
     chosen = Chosen.of(opened, tasks)
     options = {
         "task": " ".join(sorted(tasks)), "model-name": model_name or "", "screens": "yes" if screens else "",
@@ -77,7 +80,7 @@ def export(  # noqa: PLR0913  (one parameter an option)
     }  # fmt: skip
     mark = Mark(run_id=opened.info.run_id, to=to, options={name: value for name, value in options.items() if value})
     work = _work(to, opened, model_name, seconds_a_step, fps, screens=screens)
-    with Output.open(output, mark, force=force) as place, _progress() as tell:
+    with Output.open(folder, mark, force=force) as place, _progress() as tell:
         exported = work(chosen, place, tell)
     _tell(exported, as_json=as_json)
     raise click.exceptions.Exit(1 if exported.problems else 0)
@@ -96,13 +99,16 @@ def _check_options(to: str, **given: object) -> None:
         raise click.UsageError(f"--seconds-a-step: {bounds[0]:g} is more than {bounds[1]:g}; the shortest comes first")
 
 
-def _check_output(run: Run, output: Path) -> None:
-    if "://" in str(output) or str(output).startswith(("s3:/", "gs:/")):
-        raise InputError(f"{plain(str(output))}: an export is written to a folder of this machine")
-    if output.exists() and not output.is_dir():
-        raise InputError(f"{plain(str(output))} is a file; name a folder")
-    if run.storage.local and output.absolute().is_relative_to(Path(run.root).absolute()):
-        raise InputError(f"{plain(str(output))} is inside the run that is exported; name a folder elsewhere")
+def _folder(run: Run, output: str) -> Path:
+    """The folder that is meant, as it was given: a path would have lost a slash of `s3://`."""
+    if _URL.match(output):
+        raise InputError(f"{plain(output)}: an export is written to a folder of this machine")
+    folder = Path(output)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{plain(output)} is a file; name a folder")
+    if run.storage.local and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(run.root)):
+        raise InputError(f"{plain(output)} is inside the run that is exported; name a folder elsewhere")
+    return folder
 
 
 def _work(

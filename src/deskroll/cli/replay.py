@@ -51,7 +51,7 @@ def replay(  # noqa: PLR0913  (one parameter an option)
 
     EPISODE is the folder of an attempt, or a run with --task (and --sample, --attempt). The desktop is one of the run's
     own kind, the task is set up as it was, and the stored actions are performed turn by turn; no model is asked. Exit
-    code 0: the same; 1: something differs; 2: bad input.
+    code 0: the same; 1: something differs; 2: bad input; 130: interrupted before its end.
     """
     from deskroll.cli.replay_session import conduct, tell  # noqa: PLC0415
     from deskroll.models.settings import load_env  # noqa: PLC0415
@@ -73,8 +73,10 @@ def replay(  # noqa: PLR0913  (one parameter an option)
         raise InputError(f"{plain(str(output))} is not empty; choose another folder for the pictures")
     try:
         compared = asyncio.run(conduct(source, tolerance, output, score=score))
-    except asyncio.CancelledError:
+    except asyncio.CancelledError:  # a signal, before it went on or while it was closed
+        compared = None
+    if compared is None:
         click.echo("interrupted", err=True)
-        raise click.exceptions.Exit(130) from None
+        raise click.exceptions.Exit(130)
     tell(compared, output, score=score, as_json=as_json)
     raise click.exceptions.Exit(0 if compared.same else 1)

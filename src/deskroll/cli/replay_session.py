@@ -1,9 +1,13 @@
-"""A replay on the command line: played with its progress shown, laid beside the original, told."""
+"""A replay on the command line: played with its progress shown, laid beside the original, told.
+
+Guarantees: whatever ends it, a signal included, neither its desktop nor its folder is left.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import click
@@ -11,6 +15,7 @@ import msgspec
 
 from deskroll.cli import counted
 from deskroll.cli.console import stderr
+from deskroll.cli.interrupts import Interrupts
 from deskroll.cli.log_lines import LogLines
 from deskroll.cli.run_session import with_model
 from deskroll.cli.run_view import Progress
@@ -25,24 +30,28 @@ from deskroll.store import AttemptReader
 from deskroll.store.paths import attempt_folder
 
 
-async def conduct(source: Source, tolerance: float, output: Path | None, *, score: bool) -> Comparison:
-    """Play it, compare, and write the pictures that are wanted."""
+async def conduct(source: Source, tolerance: float, output: Path | None, *, score: bool) -> Comparison | None:
+    """Play it, compare, and write the pictures that are wanted; None where it was stopped before its end."""
     console = stderr()
     raise_open_files()
-    with tempfile.TemporaryDirectory(prefix="deskroll-replay-") as folder, LogLines(console):
-        async with with_model(source.replay_config(folder, score=score)) as config:
-            try:
-                async with Session.open(config, [source.task]) as session:
-                    async with Progress(console, session.status).shown():
-                        (outcome,) = await session.run()
-                    replayed = AttemptReader(session.store.storage, attempt_folder(outcome.key, outcome.attempt))
-                    compared = await asyncio.to_thread(
-                        compare_attempts, source, outcome, replayed, tolerance, score=score
-                    )
-                    if output is not None:
-                        await asyncio.to_thread(_write_pictures, compared, source.reader, replayed, output)
-            except NoDesktop as error:
-                raise InputError(str(error)) from error
+    async with AsyncExitStack() as stack:
+        interrupts = stack.enter_context(Interrupts(console))  # first, so that no signal leaves the folder behind
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="deskroll-replay-"))
+        stack.enter_context(LogLines(console))
+        config = await stack.enter_async_context(with_model(source.replay_config(folder, score=score)))
+        try:
+            async with Session.open(config, [source.task]) as session:
+                async with Progress(console, session.status).shown():
+                    outcomes = await interrupts.guarded(session, session.run())
+                if not outcomes:
+                    return None
+                (outcome,) = outcomes
+                replayed = AttemptReader(session.store.storage, attempt_folder(outcome.key, outcome.attempt))
+                compared = await asyncio.to_thread(compare_attempts, source, outcome, replayed, tolerance, score=score)
+                if output is not None:
+                    await asyncio.to_thread(_write_pictures, compared, source.reader, replayed, output)
+        except NoDesktop as error:
+            raise InputError(str(error)) from error
     return compared
 
 

@@ -136,8 +136,10 @@ def check(*, found: list[Task], provider: str, env: str, cache_dir: Path, offlin
     cannot.
     """
     from deskroll.cli.tasks_check import chosen, survey, totals  # noqa: PLC0415
+    from deskroll.tasks import tasks_folder  # noqa: PLC0415
 
-    checked = survey(found, provider, env, cache_dir, offline=offline)
+    folder = tasks_folder(click.get_current_context().params["source"])
+    checked = survey(found, folder, provider, env, cache_dir, offline=offline)
     whole = totals(checked, chosen(provider))
     if as_json:
         _print_json({"totals": whole, "tasks": checked})

@@ -16,6 +16,7 @@ from deskroll.desktops.base import DesktopSpec, Provider
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import EMBEDDED, choose
 from deskroll.envs import EnvKind, env_kind
+from deskroll.envs.osworld.setup import bundled_files
 from deskroll.errors import DeskrollError, InputError
 from deskroll.store.paths import escape
 from deskroll.tasks.needs import Download, Need, Needs, host_of, needs_of
@@ -61,8 +62,10 @@ class Totals(Record, frozen=True):
     notes: dict[str, int]
 
 
-def survey(tasks: Sequence[Task], provider: str, env: str, cache_dir: Path, *, offline: bool) -> list[Checked]:
-    """Look at every task."""
+def survey(
+    tasks: Sequence[Task], folder: Path, provider: str, env: str, cache_dir: Path, *, offline: bool
+) -> list[Checked]:
+    """Look at every task; `folder` is where files are that come with them."""
     needs = {task.id: needs_of(task) for task in tasks}
     missing = {
         task_id: [each for each in of.downloads if not _is_cached(cache_dir, task_id, each)]
@@ -72,7 +75,7 @@ def survey(tasks: Sequence[Task], provider: str, env: str, cache_dir: Path, *, o
     hosts |= {host_of(page) for of in needs.values() for page in of.pages}
     place = _places(provider, None if offline else _answering(hosts).__contains__)
     kinds = {name: env_kind(name) for name in {task.env or env for task in tasks}}
-    return [_checked(task, needs[task.id], missing[task.id], kinds[task.env or env], place) for task in tasks]
+    return [_checked(task, needs[task.id], missing[task.id], kinds[task.env or env], place, folder) for task in tasks]
 
 
 def totals(checked: Sequence[Checked], provider: str) -> Totals:
@@ -107,11 +110,14 @@ def _ranked(names: Iterable[str]) -> dict[str, int]:
 
 
 def _checked(
-    task: Task, needs: Needs, missing: Sequence[Download], kind: EnvKind, place: Callable[[], Place]
+    task: Task, needs: Needs, missing: Sequence[Download], kind: EnvKind, place: Callable[[], Place], folder: Path
 ) -> Checked:
     refused: tuple[str, ...] = ()
     try:
         kind.check_task(task)
+        for file in bundled_files(task, folder):
+            if not os.access(file, os.R_OK):
+                raise InputError(f"{file} comes with it, and cannot be read")
         on_desktop = kind.desktop_spec(task, kind.Settings()) is not None
     except DeskrollError as error:
         on_desktop, refused = bool(task.setup or task.evaluator), (str(error),)

@@ -7,6 +7,7 @@ Each screen is shown for as long as it stood: until the next step had ended, wit
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +24,8 @@ try:
 except ImportError as error:
     raise MissingDependency("films need the extra 'local': pip install 'deskroll[local]'") from error
 
-_RATE = 5
-"""Pictures a second that the file announces; each one has its own time."""
+_RATE, _MOST_RATE = 5, 60
+"""Pictures a second that the file announces, at least and at most; each one has its own time."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ def scenes(steps: Sequence[Step], first: str, pace: Pace) -> list[tuple[str, flo
 def film(attempt: AttemptReader, shown: Sequence[tuple[str, float]], path: Path) -> None:
     """Write the film; all of it has the size of the first screen."""
     first = opened(attempt.image(shown[0][0]), shown[0][0])
-    with contextlib.closing(FilmWriter(path, first.width, first.height, _RATE)) as writer:
+    rate = _rate(min(seconds for _, seconds in shown))
+    with contextlib.closing(FilmWriter(path, first.width, first.height, rate)) as writer:
         at, name, frame = 0.0, "", None
         for each, seconds in shown:
             if each != name or frame is None:
@@ -85,5 +87,11 @@ def film(attempt: AttemptReader, shown: Sequence[tuple[str, float]], path: Path)
                 name = each
             writer.write(frame, at)
             at += seconds
-        if frame is not None:
-            writer.write(frame, at - 1 / _RATE)  # the last picture of a file has a length of its own
+        # The last picture of a file has a length of its own; where that is all of its time, it is there already.
+        if frame is not None and round(shown[-1][1] - 1 / rate, 3) > 0:
+            writer.write(frame, at - 1 / rate)
+
+
+def _rate(shortest: float) -> int:
+    """The rate at which no picture is longer than the shortest time that one is shown."""
+    return max(_RATE, math.ceil(1 / max(shortest, 1 / _MOST_RATE)))

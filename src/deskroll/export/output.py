@@ -3,11 +3,13 @@
 `export.json` in it says what it is an export of and whether it is finished; it is there before anything else.
 Guarantees: a folder that holds anything is refused, unless it is a broken-off export of the same thing, which is gone
 on with, or `force` is given. An episode's folder appears whole or not at all. `force` removes what an earlier export
-made there and replaces what has the same name; it touches nothing else.
+made there and replaces what has the same name; it touches nothing else, and refuses a `.part` that no export left.
+One export at a time writes a folder: it holds a lock on it, which ends with its process.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -62,14 +64,16 @@ class Output:
         """The folder, made ready; when the block ends without an error the export is finished."""
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
-            output = cls._begun(path, mark, force=force)
-            output._write_mark()
-            (path / _PART).mkdir(exist_ok=True)
-        yield output
-        with writing(path):
-            shutil.rmtree(path / _PART, ignore_errors=True)
-            output._mark = msgspec.structs.replace(output._mark, finished=True)
-            output._write_mark()
+        with _locked(path):
+            with writing(path):
+                output = cls._begun(path, mark, force=force)
+                output._write_mark()
+                (path / _PART).mkdir(exist_ok=True)
+            yield output
+            with writing(path):
+                shutil.rmtree(path / _PART, ignore_errors=True)
+                output._mark = msgspec.structs.replace(output._mark, finished=True)
+                output._write_mark()
 
     @classmethod
     def _begun(cls, path: Path, mark: Mark, *, force: bool) -> Output:
@@ -79,6 +83,11 @@ class Output:
             return cls(path, before, _read_done(path))
         if held and not force:
             raise InputError(_refusal(path, held, before))
+        if _PART in held and (before is None or before.finished):
+            raise InputError(
+                f"{plain(str(path / _PART))} is not of an export, and one would be written there; "
+                "move it away, or choose another folder"
+            )
         if before is not None:
             for name in (*before.entries, _PART):
                 _remove(path / name)
@@ -125,6 +134,24 @@ class Output:
         part = self.path / f"{MARK}{_PART}"
         part.write_bytes(msgspec.json.format(msgspec.json.encode(self._mark), indent=1) + b"\n")
         part.replace(self.path / MARK)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """The folder for this process alone; `InputError` where another one has it."""
+    with writing(path):
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with writing(path):
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"{plain(str(path))} is being written by another export; wait for its end, or choose another folder"
+                ) from None
+        yield
+    finally:
+        os.close(folder)
 
 
 @contextmanager

@@ -183,11 +183,15 @@ _decode = msgspec.json.Decoder(_Answer).decode
 def read_message(body: bytes, *, asked: str, price: Price | None, version: str, tries: int) -> Completion:
     """The completion in an answer with status 200 of the model that was asked; raises `Unusable`."""
     try:
-        answer = _decode(body)
+        return _read(_decode(body), asked=asked, price=price, version=version, tries=tries)
     except msgspec.ValidationError as error:
         raise Unusable(f"the answer is no message: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Unusable(f"the answer is no valid JSON: {error}") from None
+
+
+def _read(answer: _Answer, *, asked: str, price: Price | None, version: str, tries: int) -> Completion:
+    """Inputs of calls are looked at only here: decoding skips them, whatever bytes they are."""
     if answer.content is None:
         raise Unusable("the answer holds no content")
     used = _count(answer.usage)

@@ -85,8 +85,9 @@ def facts(results: Results) -> list[Fact]:
     """The header: what ran, with what, when."""
     info, found = results.info, []
     desktops = any(episode.desktop for episode in results.outcomes)
+    asked = not results.outcomes or any(episode.model for episode in results.outcomes)
     for name in _FACTS:
-        if name in _OF_DESKTOPS and not desktops:
+        if (name in _OF_DESKTOPS and not desktops) or (name == "model" and not asked):
             continue
         value = info.config.get(name)
         if isinstance(value, Mapping):

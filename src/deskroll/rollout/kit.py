@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from deskroll.actions import Action
-from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings, client_kind
+from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings, client_kind, model_protocol
 from deskroll.config import check
 from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
@@ -55,7 +55,8 @@ class Kit:
     def __init__(self, spec: RunSpec, model: ChatClient, judge: ChatClient, leases: Leases | None) -> None:
         self.spec = spec
         self.storage = Storage.at(spec.storage)
-        self.model_name = model.settings.name
+        self.model_name = "" if model_protocol(agent_kind(spec.agent)) == "none" else model.settings.name
+        """The model that the agent asks; empty where it asks none."""
         self._model = model
         self._judge = judge
         self._leases = leases
@@ -153,6 +154,7 @@ class Kit:
             task=order.task,
             sample=order.key.sample,
             screen=None if spec is None else (spec.width, spec.height),
+            shown=None if spec is None else _shown(settings, spec),
         )
         return self._agent_kind(around, self._agent_settings)
 
@@ -163,6 +165,12 @@ class Kit:
             options = self.spec.env_options if name == self.spec.env else {}
             self._envs[name] = (kind, env_settings(kind, options, name))
         return self._envs[name]
+
+
+def _shown(settings: object, spec: DesktopSpec) -> tuple[int, int]:
+    """The size in which the environment shows the screen: that of its options, where it has such."""
+    width, height = (getattr(settings, name, None) for name in ("image_width", "image_height"))
+    return width or spec.width, height or spec.height
 
 
 class _Noted:

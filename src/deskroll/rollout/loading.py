@@ -159,11 +159,17 @@ def prepare_envs(config: RunConfig, tasks: Sequence[Task]) -> dict[str, str]:
 
 
 def _check_tasks(config: RunConfig, tasks: Sequence[Task]) -> None:
-    """That every task can be prepared and judged at all."""
+    """That every task can be prepared, attempted by this agent, and judged at all."""
     kinds = {name: env_kind(name) for name in {task.env or config.env for task in tasks}}
+    agent = agent_kind(config.agent)
+    settings = agent_settings(agent, config.agent_options, config.agent)
+    refuse = getattr(agent, "check_task", None)
+    screens = {task.id: (spec.width, spec.height) for task, spec in _wanted(config, tasks)}
     for task in tasks:
         try:
             kinds[task.env or config.env].check_task(task)
+            if refuse is not None:
+                refuse(task, settings, screens.get(task.id))
         except InputError as error:
             raise InputError(f"{config.tasks}: task {task.id!r}: {error}") from None
 

@@ -22,6 +22,7 @@ from deskroll.types import Episode, EpisodeKey, Record, Score, Task
 AGENT = "deskroll.agents.replay:ReplayAgent"
 BEGINNING = -1
 """The number of the screen that was seen before the first step."""
+_LISTED = 5
 _RECORDING = ("enable_recording", "recording_fps")
 
 
@@ -163,8 +164,7 @@ def find_attempt(root: str, task: str, sample: int, attempt: int | None) -> tupl
     if not keys:
         raise InputError(f"run {plain(root)} has no episode of task {plain(task)!r}, sample {sample}")
     if len(keys) > 1:
-        named = ", ".join(sorted(plain(key.task) for key in keys)[:5])
-        raise InputError(f"run {plain(root)} has {len(keys)} episodes of sample {sample} ({named}...): say --task")
+        raise InputError(f"run {plain(root)} has {len(keys)} episodes of sample {sample} {_which(keys)}")
     key = keys[0]
     if attempt is None:
         outcome = run.index.episode(key)
@@ -174,6 +174,19 @@ def find_attempt(root: str, task: str, sample: int, attempt: int | None) -> tupl
     if not run.attempt(key, attempt).files():
         raise InputError(f"{shown(key)} has no attempt {attempt}")
     return key, attempt
+
+
+def _which(keys: list[EpisodeKey]) -> str:
+    """How these differ, and how one of them is named."""
+    tasks = sorted({key.task for key in keys})
+    if len(tasks) > 1:
+        return f"({_some(tasks)}): say --task"
+    places = [f"{phase}/{number}" for phase, number in sorted((key.phase, key.round) for key in keys)]
+    return f"of task {plain(tasks[0])!r} (phase/round: {_some(places)}): name the attempt's folder instead"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(map(plain, names[:_LISTED])) + (", ..." if len(names) > _LISTED else "")
 
 
 def attempt_at(path: str) -> tuple[str, EpisodeKey, int] | None:

@@ -28,13 +28,17 @@ def _apt(package: str) -> str:
     return f"apt-get install {package}"
 
 
+def _office(part: str) -> str:
+    return _apt(f"libreoffice-{part} libreoffice-gtk3")  # the latter gives it an accessibility tree
+
+
 APPS = (
     App(name="chrome", programs=("google-chrome", "google-chrome-stable", "chromium"), install=_apt("chromium"),
         spellings=("browser", "google_chrome", "chromium")),
-    App(name="libreoffice_calc", programs=("localc",), install=_apt("libreoffice-calc"), spellings=("calc",)),
-    App(name="libreoffice_impress", programs=("loimpress",), install=_apt("libreoffice-impress"),
+    App(name="libreoffice_calc", programs=("localc",), install=_office("calc"), spellings=("calc",)),
+    App(name="libreoffice_impress", programs=("loimpress",), install=_office("impress"),
         spellings=("impress",)),
-    App(name="libreoffice_writer", programs=("lowriter",), install=_apt("libreoffice-writer"), spellings=("writer",)),
+    App(name="libreoffice_writer", programs=("lowriter",), install=_office("writer"), spellings=("writer",)),
     App(name="libreoffice", programs=("libreoffice", "soffice"), install=_apt("libreoffice")),
     App(name="gimp", programs=("gimp",), install=_apt("gimp")),
     App(name="vlc", programs=("vlc",), install=_apt("vlc")),

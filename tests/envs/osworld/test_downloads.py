@@ -71,6 +71,12 @@ async def test_a_file_that_comes_with_the_task(sim: GuestDesktop, tmp_path: Path
     for outside in ("../secret", "link", str(tmp_path / "secret")):
         with pytest.raises(SetupError, match="is outside the folder of the tasks"):
             await perform([step(outside)], sim, own)
+    (tmp_path / "suite" / ".env").write_text("KEY=secret")
+    for hidden in (".env", ".git/config", "inputs/.b", "a\0b"):
+        with pytest.raises(SetupError, match="a name in it is hidden"):
+            await perform([step(hidden)], sim, own)
+    with pytest.raises(SetupError, match="is no address: Invalid IPv6 URL"):
+        await perform([step("http://[::1/x")], sim, own)
     with pytest.raises(SetupError, match=r"'inputs/b.txt' is no address, and there is no file .*suite/inputs/b.txt"):
         await perform([step("inputs/b.txt")], sim, own)
     with pytest.raises(SetupError, match="the task has no folder"):

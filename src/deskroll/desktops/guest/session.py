@@ -19,6 +19,7 @@ from pathlib import Path
 from dbus_fast.errors import DBusFastError
 from Xlib import X, Xatom
 from Xlib.display import Display
+from Xlib.error import ConnectionClosedError, DisplayError, XError
 
 from deskroll.desktops.guest import kernel
 from deskroll.desktops.guest.settings import GuestSettings
@@ -63,7 +64,7 @@ class Session:
                 tasks.create_task(self._timed("x11", began, self._start_display))
         except ExceptionGroup as group:
             raise BootError(f"{group.exceptions[0]}{self._log_tail()}") from group
-        await self._announce_accessibility()
+        await self._timed("a11y", began, self._announce_accessibility)
 
     async def _announce_accessibility(self) -> None:
         """Say on the root window where the accessibility bus is, as its launcher does where X was there before it.
@@ -74,9 +75,9 @@ class Session:
         try:
             async with asyncio.timeout(_ANNOUNCE_S):
                 address = await bus_address(self.env["DBUS_SESSION_BUS_ADDRESS"])
-        except (OSError, EOFError, DBusFastError, DesktopLost) as error:  # a time-out is an OSError
-            raise BootError(f"the accessibility bus did not say where it is: {error!r}{self._log_tail()}") from error
-        await asyncio.get_running_loop().run_in_executor(None, self._set_root_property, "AT_SPI_BUS", address)
+                await asyncio.get_running_loop().run_in_executor(None, self._set_root_property, "AT_SPI_BUS", address)
+        except (OSError, EOFError, DBusFastError, XError, DisplayError, ConnectionClosedError, DesktopLost) as error:
+            raise BootError(f"the accessibility bus could not be announced: {error!r}{self._log_tail()}") from error
 
     def _set_root_property(self, name: str, value: str) -> None:
         display = Display(self.env["DISPLAY"])

@@ -2,8 +2,7 @@
 them, in a table.
 
 Guarantees: whatever the tree holds, the table has one line an element, and nothing in it can break out of its cell.
-A tree that cannot be read is an `ActionError`-free empty list with the reason, never an exception: it comes from the
-desktop, where anything may be.
+A tree that cannot be read has no elements, and is never an exception: it comes from the desktop, where anything may be.
 """
 
 from __future__ import annotations
@@ -53,9 +52,14 @@ class Element(Record, frozen=True):
         return self.x + self.width // 2, self.y + self.height // 2
 
 
+def sound(tree: str) -> bool:
+    """Whether it may be given to a parser: not too large, and without a document type, whose entities could expand."""
+    return len(tree) <= LARGEST_TREE and "<!DOCTYPE" not in tree  # no tree of a guest declares anything
+
+
 def elements(tree: str) -> list[Element]:
     """The elements of a tree that are on the screen, can be used, and have a name or a text."""
-    if len(tree) > LARGEST_TREE or "<!DOCTYPE" in tree[:10_000]:  # no tree of a guest declares anything
+    if not sound(tree):
         return []
     try:
         root = ET.fromstring(tree)  # noqa: S314  (without a document type there are no entities to expand)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from deskroll.actions import Action
 from deskroll.desktops.base import Observe, StepResult
-from deskroll.envs.osworld.elements import Element, elements, marked_table, table
+from deskroll.envs.osworld.elements import Element, elements, marked_table, sound, table
 from deskroll.envs.osworld.marks import marked
 from deskroll.envs.osworld.scaling import Scale
 from deskroll.envs.osworld.settings import OSWorldSettings
@@ -37,27 +37,37 @@ class View:
     @property
     def tool(self) -> Tool:
         """How the agent acts."""
-        return self._space.tool
+        return self._space.marked_tool if self._marked else self._space.tool
 
     async def shown(self, seen: StepResult, results: Sequence[str] = ()) -> Observation:
         """The observation that a step's result amounts to."""
-        screen, tree = seen.screenshot, None
+        screen, tree, raw = seen.screenshot, None, None
+        self._marks = []  # those of the last screen are not those of this one
         if seen.tree is not None:
             found = await asyncio.to_thread(elements, seen.tree)
-            if self._marked and screen is not None:
-                screen, found = await asyncio.to_thread(marked, screen, found)
+            if self._marked:
+                if screen is not None:
+                    screen, found = await asyncio.to_thread(marked, screen, found)
                 self._marks = [self._on_picture(each) for each in found]
             tree = marked_table(found) if self._marked else table(map(self._scale.element, found))
+            raw = await asyncio.to_thread(self._scale.tree, seen.tree) if sound(seen.tree) else None
         if screen is not None:
             screen = await asyncio.to_thread(self._scale.picture, screen)
-        return Observation(screenshot=screen, accessibility_tree=tree, terminal=seen.terminal, results=tuple(results))
+        return Observation(
+            screenshot=screen,
+            accessibility_tree=tree,
+            raw_tree=raw,
+            terminal=seen.terminal,
+            results=tuple(results),
+        )
 
     def decode(self, call: ToolRequest) -> Sequence[Action]:
         """The actions of a call, on the real screen."""
         if call.name != self._space.tool.name:
             raise ActionError(f"there is no tool {plain(call.name, 80)!r}; tools: {self._space.tool.name}")
         width, height = self._scale.shown
-        return tuple(self._scale.back(each) for each in self._space.decode(call, width, height, self._marks))
+        marks = self._marks if self._marked else None
+        return tuple(self._scale.back(each) for each in self._space.decode(call, width, height, marks))
 
     def _on_picture(self, element: Element) -> tuple[int, int]:
         """Where the middle of an element is on the picture that the agent sees."""

@@ -1,28 +1,20 @@
-"""Scaling: a screen shown in another size, and actions on that picture brought back to the real one.
-
-Guarantees: a pixel of the picture leads to the pixel of the screen that its centre lies on, so every point that can
-be named is on the screen, and the corners are corners.
-"""
+"""Scaling: a screen shown in another size, with all that is known of its elements; `actions.pixels` leads back."""
 
 from __future__ import annotations
 
 import io
-from typing import Any
+import re
 
 import msgspec
 
-from deskroll.actions import Action
-from deskroll.actions.union import Script
+from deskroll.actions.pixels import Picture
 from deskroll.envs.osworld.elements import Element
-from deskroll.errors import ActionError
-from deskroll.types import Record
+
+_PLACES = re.compile(r'(:screencoord|:size)="\((-?\d{1,7}), ?(-?\d{1,7})\)"')
 
 
-class Scale(Record, frozen=True):
+class Scale(Picture, frozen=True):
     """From a screen to the picture of it that an agent is shown, and back."""
-
-    screen: tuple[int, int]
-    shown: tuple[int, int]
 
     def picture(self, screen: bytes) -> bytes:
         """The screen in the size that is shown."""
@@ -40,27 +32,23 @@ class Scale(Record, frozen=True):
         """An element where it is on the picture."""
         if self.screen == self.shown:
             return element
-        (width, seen_width), (height, seen_height) = self._along(0), self._along(1)
-        return msgspec.structs.replace(
-            element,
-            x=element.x * seen_width // width,
-            y=element.y * seen_height // height,
-            width=max(element.width * seen_width // width, 1),
-            height=max(element.height * seen_height // height, 1),
-        )
+        x, y = self._along(element.x, element.y)
+        width, height = self._along(element.width, element.height)
+        return msgspec.structs.replace(element, x=x, y=y, width=max(width, 1), height=max(height, 1))
 
-    def back(self, action: Action) -> Action:
-        """An action on the picture, as one on the screen."""
+    def tree(self, tree: str) -> str:
+        """A tree, as XML, with the places and sizes that its elements have on the picture."""
         if self.screen == self.shown:
-            return action
-        if isinstance(action, Script):
-            raise ActionError("a program cannot be brought to the screen's own size; write plain pyautogui calls")
-        moved: dict[str, Any] = {}
-        for name, real, seen in (("x", *self._along(0)), ("y", *self._along(1))):
-            value = getattr(action, name, None)
-            if isinstance(value, int):
-                moved[name] = (2 * value + 1) * real // (2 * seen)
-        return msgspec.structs.replace(action, **moved) if moved else action
+            return tree
 
-    def _along(self, axis: int) -> tuple[int, int]:
-        return self.screen[axis], self.shown[axis]
+        def moved(found: re.Match[str]) -> str:
+            given = int(found[2]), int(found[3])
+            x, y = self._along(*given)
+            if found[1] == ":size":  # what is there at all does not vanish
+                x, y = max(x, min(given[0], 1)), max(y, min(given[1], 1))
+            return f'{found[1]}="({x}, {y})"'
+
+        return _PLACES.sub(moved, tree)
+
+    def _along(self, x: int, y: int) -> tuple[int, int]:
+        return x * self.shown[0] // self.screen[0], y * self.shown[1] // self.screen[1]

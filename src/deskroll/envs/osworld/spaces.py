@@ -1,28 +1,25 @@
 """Action spaces: what a model is told of the computer, and how its calls become actions.
 
 A space is a start-up setting, the same for all tasks of a run. Where elements are marked on the screen, each space lets
-the model name a mark instead of a pixel: `mark` in computer_13 and claude_computer_use, `tag_3` in pyautogui's code, as
-OSWorld's agents write it.
+the model name a mark instead of a pixel, and tells it so: `mark` in computer_13 and claude_computer_use, `tag_3` in
+pyautogui's code, as OSWorld's agents write it (`tags`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from deskroll.actions import COMPUTER_ACTIONS, Action, Done, Fail, claude, computer13, pyautogui_code
-from deskroll.actions.union import Wait
+from deskroll.actions import COMPUTER_ACTIONS, Action, Done, Fail, Wait, claude, computer13, pyautogui_code
+from deskroll.envs.osworld.tags import Marks, decode_tagged, place_of
 from deskroll.errors import ActionError
 from deskroll.types import Tool, ToolRequest
 
-Marks = Sequence[tuple[int, int]]
-"""The pixel that each mark stands for; the first one is mark 1."""
-_TAG = re.compile(r"\btag_(\d{1,4})\b")
-_MARK = "The number of a mark on the screen, instead of coordinates."
+_BOXES = "On the screen elements are in boxes with numbers."
+_MARK = {"type": "integer", "minimum": 1, "description": "The number of a box on the screen, instead of coordinates."}
 
 
 @dataclass(frozen=True)
@@ -31,10 +28,15 @@ class Space:
 
     name: str
     tool: Tool
-    actions: Callable[[Mapping[str, Any], int, int, Marks], Sequence[Action]]
+    marked_tool: Tool
+    """The tool where elements are marked."""
+    actions: Callable[[Mapping[str, Any], int, int, Marks | None], Sequence[Action]]
 
-    def decode(self, call: ToolRequest, width: int, height: int, marks: Marks = ()) -> Sequence[Action]:
-        """The actions of a call on a screen of that size; `ActionError` says what is wrong with it."""
+    def decode(self, call: ToolRequest, width: int, height: int, marks: Marks | None = None) -> Sequence[Action]:
+        """The actions of a call on a screen of that size, where marks are offered with these (None: they are not).
+
+        `ActionError` says what is wrong with the call.
+        """
         try:
             raw: Any = msgspec.json.decode(call.arguments)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -44,22 +46,21 @@ class Space:
         return self.actions(raw, width, height, marks)
 
 
-def _place(number: object, marks: Marks) -> tuple[int, int]:
-    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= len(marks):
-        there = f"allowed: 1 to {len(marks)}" if marks else "nothing is marked on this screen: give coordinates"
-        raise ActionError(f"mark is {str(number)[:40]}; {there}")
-    return marks[number - 1]
+def _with(tool: Tool, words: str, properties: Mapping[str, object]) -> Tool:
+    """The tool with more to say, and with these parameters, too."""
+    parameters = {**tool.parameters, "properties": {**tool.parameters["properties"], **properties}}
+    return msgspec.structs.replace(tool, description=f"{tool.description} {words}", parameters=parameters)
 
 
 # --- computer_13 -----------------------------------------------------------------------------------------------------
 
 
-def _computer_13(raw: Mapping[str, Any], width: int, height: int, marks: Marks) -> Sequence[Action]:
+def _computer_13(raw: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
     given = dict(raw)
     inner = given.get("parameters")
     for place in (given, inner) if isinstance(inner, dict) else (given,):
         if "mark" in place:
-            x, y = _place(place.pop("mark"), marks)
+            x, y = place_of(place.pop("mark"), marks)
             place |= {"x": x, "y": y}
     return (computer13.decode(given, width, height),)
 
@@ -91,21 +92,17 @@ _COMPUTER_13 = Tool(
         "required": ["action_type"],
     },
 )
+_MARKED_13 = _with(_COMPUTER_13, f"{_BOXES} Instead of x and y, give mark: the number of a box.", {"mark": _MARK})
 
 
 # --- pyautogui -------------------------------------------------------------------------------------------------------
 
 
-def _pyautogui(raw: Mapping[str, Any], width: int, height: int, marks: Marks) -> Sequence[Action]:
+def _pyautogui(raw: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
     code = raw.get("code")
     if not isinstance(code, str):
         raise ActionError("code is missing, or no text; write pyautogui calls, or one of WAIT, DONE, FAIL")
-
-    def place(found: re.Match[str]) -> str:
-        x, y = _place(int(found[1]), marks)
-        return f"{x}, {y}"
-
-    return pyautogui_code.decode(_TAG.sub(place, code), width, height)
+    return pyautogui_code.decode(code, width, height) if marks is None else decode_tagged(code, width, height, marks)
 
 
 _PYAUTOGUI = Tool(
@@ -121,17 +118,22 @@ _PYAUTOGUI = Tool(
         "required": ["code"],
     },
 )
+_MARKED_PYAUTOGUI = _with(
+    _PYAUTOGUI,
+    f"{_BOXES} tag_3 is the middle of the box with the number 3, as a tuple (x, y): pyautogui.click(tag_3).",
+    {"code": {"type": "string", "description": "e.g. pyautogui.click(tag_3)"}},
+)
 
 
 # --- claude_computer_use ---------------------------------------------------------------------------------------------
 
 
-def _claude(raw: Mapping[str, Any], width: int, height: int, marks: Marks) -> Sequence[Action]:
+def _claude(raw: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
     given = dict(raw)
     if given.get("action") in ("done", "fail"):
         return (Done() if given["action"] == "done" else Fail(),)
     if "mark" in given:
-        given["coordinate"] = list(_place(given.pop("mark"), marks))
+        given["coordinate"] = list(place_of(given.pop("mark"), marks))
     # What only looks is a wait of no time: the screen is shown after every action.
     return claude.decode(given, width, height) or (Wait(seconds=0.0),)
 
@@ -156,13 +158,14 @@ _CLAUDE = Tool(
         "required": ["action"],
     },
 )
+_MARKED_CLAUDE = _with(_CLAUDE, f"{_BOXES} Instead of coordinate, give mark: the number of a box.", {"mark": _MARK})
 
 SPACES: Mapping[str, Space] = {
     each.name: each
     for each in (
-        Space("computer_13", _COMPUTER_13, _computer_13),
-        Space("pyautogui", _PYAUTOGUI, _pyautogui),
-        Space("claude_computer_use", _CLAUDE, _claude),
+        Space("computer_13", _COMPUTER_13, _MARKED_13, _computer_13),
+        Space("pyautogui", _PYAUTOGUI, _MARKED_PYAUTOGUI, _pyautogui),
+        Space("claude_computer_use", _CLAUDE, _MARKED_CLAUDE, _claude),
     )
 }
 """By the names that configurations use."""

@@ -70,13 +70,18 @@ async def fetched(url: str, name: str, around: Around) -> bytes:
 
 def is_bundled(url: str) -> bool:
     """Whether it is a path in the folder of the tasks."""
-    return not urlsplit(url).scheme
+    try:
+        return not urlsplit(url).scheme
+    except ValueError as error:
+        raise SetupError(f"{plain(url)!r} is no address: {error}") from None
 
 
 def bundled(url: str, folder: Path | None) -> Path:
-    """The file that comes with a task, under the folder of its tasks."""
+    """The file that comes with a task, under the folder of its tasks. Nothing hidden is one: that is the user's."""
     if folder is None:
         raise SetupError(f"{plain(url)!r} is no address, and the task has no folder that it could be a path in")
+    if "\0" in url or any(part.startswith(".") and part != ".." for part in Path(url).parts):
+        raise SetupError(f"{plain(url)!r} is no address, and no file that comes with a task: a name in it is hidden")
     path = (folder / url).resolve()
     if not path.is_relative_to(folder.resolve()):
         raise SetupError(f"{plain(url)!r} is outside the folder of the tasks, {folder}")

@@ -6,6 +6,7 @@ the file before the browser gets its answer.
 
 import html
 import json
+from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
@@ -21,10 +22,7 @@ writing = Lock()
 class Handler(SimpleHTTPRequestHandler):
     """A page for every file; anything may be sent to any address."""
 
-    def __init__(self, *args):
-        super().__init__(*args, directory=str(HERE))
-
-    def do_POST(self):
+    def do_POST(self) -> None:
         """Keep a form and say thanks."""
         sent = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         fields = {name: values[0] if len(values) == 1 else values for name, values in parse_qs(sent).items()}
@@ -36,7 +34,7 @@ class Handler(SimpleHTTPRequestHandler):
         rows = "".join(f"<p>{html.escape(f'{name}: {value}')}</p>" for name, value in fields.items())
         self.answer(ANSWER.format(rows=rows).encode())
 
-    def answer(self, page):
+    def answer(self, page: bytes) -> None:
         """Send a page that is no file."""
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -44,15 +42,15 @@ class Handler(SimpleHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(page)
 
-    def end_headers(self):
+    def end_headers(self) -> None:
         """Let files that are lists be saved instead of shown."""
         if self.path.endswith(".csv"):
             self.send_header("Content-Disposition", "attachment")
         super().end_headers()
 
-    def log_message(self, *args):
+    def log_message(self, *args: object) -> None:
         """Say nothing."""
 
 
 if __name__ == "__main__":
-    ThreadingHTTPServer(("127.0.0.1", 8000), Handler).serve_forever()
+    ThreadingHTTPServer(("127.0.0.1", 8000), partial(Handler, directory=str(HERE))).serve_forever()
