@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import io
 import json
 import sys
@@ -160,6 +161,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "book-other.xlsx": lambda: book([*ROWS[:2], ["b", 2.6]]),
     "book-title.xlsx": lambda: book(ROWS, "T"),
     "book-text.xlsx": lambda: book([*ROWS[:2], ["b", "2.5"]]),
+    "book-day.xlsx": lambda: book([["day"], [datetime.datetime(2024, 1, 1)]]),
     "one.pdf": lambda: print_("hello"),
     "three.pdf": lambda: print_("a", "b", "c"),
     "packed.pdf": lambda: print_("a", "b", "c", deflate=True, use_objstms=1, garbage=3),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from deskroll.envs.osworld.evaluate.upstream.names import VERSION
-from deskroll.envs.osworld.evaluate.upstream.place import LOCK, find_environment
+from deskroll.envs.osworld.evaluate.upstream.place import LOCK, environment_folder, find_environment, mark, missing
 
 
 def deskroll(*words: str, data: str) -> subprocess.CompletedProcess[str]:
@@ -30,9 +30,28 @@ def test_what_is_not_there_says_what_to_run(tmp_path: Path) -> None:
 def test_a_half_made_one_is_not_there(tmp_path: Path) -> None:
     folder = tmp_path / "deskroll" / f"osworld-{VERSION}"
     folder.mkdir(parents=True)
-    for mark in ("", "{}", '{"version": "1.0.2", "lock": "another"}'):
-        (folder / "installed.json").write_text(mark)
+    for text in ("", "{}", '{"version": "1.0.2", "lock": "another"}'):
+        (folder / "installed.json").write_text(text)
         assert deskroll("check", data=str(tmp_path)).returncode == 2
+
+
+def test_one_of_another_python_is_not_there_and_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    folder = environment_folder()
+    (folder / "lib" / "python2.7").mkdir(parents=True)
+    (folder / "bin").mkdir()
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    mark(folder)
+    assert find_environment() == folder
+    written = json.loads((folder / "installed.json").read_text())
+    (folder / "installed.json").write_text(json.dumps({**written, "python": "2.7"}))
+    assert find_environment() is None
+    assert "are installed for Python 2.7, and this is Python 3" in missing()
+    done = deskroll("install", data=str(tmp_path))
+    assert done.returncode == 2  # no index to take packages from
+    assert "anew: another Python made it" in done.stdout
+    assert not (folder / "lib" / "python2.7").exists()
 
 
 def test_every_version_is_exact() -> None:

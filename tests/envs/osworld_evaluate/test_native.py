@@ -8,6 +8,7 @@ import zipfile
 from typing import Any
 
 import pytest
+from PIL import Image, ImageOps
 
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.guest.client import GuestDesktop
@@ -19,7 +20,7 @@ from deskroll.envs.osworld.evaluate.parts import evaluation_of
 from deskroll.errors import EvaluatorError
 from deskroll.types import StopReason
 from tests.envs.osworld_evaluate.agreed import PIC
-from tests.envs.osworld_evaluate.making import docx, inline, judged, package, pdf, pptx, rule, xlsx
+from tests.envs.osworld_evaluate.making import docx, inline, judged, package, pdf, pptx, relations, rule, xlsx
 
 DONE = Ending(stop=StopReason.DONE)
 OUT = "/home/user/out"
@@ -134,6 +135,7 @@ def _styled() -> bytes:
 
 
 STYLED = _styled()
+LOOKS = {"bold": ["A1"], "formats": {"B1": "0.00%"}, "merged": ["C1:D2"], "charts": [], "chart_ranges": []}
 SLIDE = {"title": "", "bold": [], "layout": "", "notes": "", "background": ""}
 
 
@@ -143,7 +145,11 @@ async def test_what_documents_say_can_be_compared_with_rules(desktop: GuestDeskt
         ("pptx_texts", pptx(["Title", " "], ["A", "B"]), [["Title"], ["A", "B"]]),
         ("xlsx_cells", xlsx({"S": ROWS}), [["name", "n"], ["a", 1], ["b", 2.5]]),
         ("docx_runs", FORMATTED, [["Heading 1", "center", [["plain ", ""], ["bold", "b"]]], ["Normal", "left", []]]),
-        ("xlsx_styles", STYLED, {"bold": ["A1"], "formats": {"B1": "0.00%"}, "merged": ["C1:D2"], "charts": []}),
+        (
+            "xlsx_styles",
+            STYLED,
+            {"bold": ["A1"], "formats": {"B1": "0.00%"}, "merged": ["C1:D2"], "charts": [], "chart_ranges": []},
+        ),
         ("pptx_slides", pptx(["A", "B"]), [{**SLIDE, "texts": ["A", "B"]}]),
         ("pdf_text", pdf(["Total:  3", "x"], ["end"]), "Total: 3\nx\fend"),
         ("json_value", b'{"a": [1, null]}', {"a": [1, None]}),
@@ -273,8 +279,121 @@ async def test_on_a_real_desktop() -> None:
             for func, result, expected, value in cases:
                 assert (await evaluate(judged(func, result, expected), desktop, DONE)).value == value, (func, result)
             missing = judged("exact_match", {"type": "vm_command_line", "command": ["/no/such"]}, rule(expected=""))
-            with pytest.raises(EvaluatorError, match="task 't': vm_command_line: "):
-                await evaluate(missing, desktop, DONE)
+            found = await evaluate(missing, desktop, DONE)
+            assert (found.value, found.reason.partition(":")[0]) == (0.0, "vm_command_line")
+            for name, command in REFUSED.items():
+                done = await desktop.run(f"rm -rf {ODD}; {command}")
+                assert done.returncode == 0, (name, done.error)
+                odd = {"type": "vm_file", "path": ODD, "dest": "odd.txt"}
+                for result, gold in ((odd, inline("g", b"hello")), (odd, odd)):
+                    task = judged("compare_text_file", result, gold)
+                    assert (await evaluate(task, desktop, DONE)).value == 0.0, name
+
+
+ODD = "/tmp/odd"
+REFUSED = {
+    "a folder": f"mkdir {ODD}",
+    "a pipe": f"mkfifo {ODD}",
+    "a link to itself": f"ln -s {ODD} {ODD}",
+    "for nobody": f"printf x > {ODD} && printf y >> {ODD}; chmod 000 {ODD}; test -r {ODD} && rm {ODD}; true",
+    "large": f"truncate -s 65M {ODD}",
+    "larger than any": f"truncate -s 1100M {ODD}",
+}
+"""What an agent may leave in the place of a file; the guest reads none of it, or too much."""
+
+
+@pytest.mark.parametrize(
+    ("func", "name", "mine", "gold", "options"),
+    [
+        ("compare_table", "out.xlsx", xlsx({"S": ROWS}), b"garbage", {"rules": [DATA]}),
+        ("compare_table", "out.xlsx", xlsx({"S": ROWS}), xlsx({"S": ROWS}), {"rules": [{**DATA, "sheet_idx1": "EI1"}]}),
+        ("compare_text_file", "out.txt", b"x", b"\xff", {}),
+        ("compare_docx_files", "out.docx", docx("x"), b"garbage", {}),
+    ],
+)
+async def test_what_was_to_be_compared_with_and_lies_on_the_desktop_is_no_way_to_remain_unscored(
+    func: str, name: str, mine: bytes, gold: bytes, options: Any, desktop: GuestDesktop
+) -> None:
+    await desktop.write_file("/home/user/gold", gold)
+    theirs = {"type": "vm_file", "path": "/home/user/gold", "dest": name}
+    assert await score(desktop, func, mine, theirs, name, **options) == 0.0
+    if "rules" in options:
+        with pytest.raises(EvaluatorError, match="what is expected cannot be read"):
+            await score(desktop, func, b"garbage", inline(name, gold), name, **options)
+
+
+async def test_no_value_is_below_0(desktop: GuestDesktop) -> None:
+    """Images that are each other's opposites have less than nothing in common."""
+    noise = Image.effect_noise((64, 64), 90)
+    mine, gold = io.BytesIO(), io.BytesIO()
+    ImageOps.invert(noise).save(mine, "png")
+    noise.save(gold, "png")
+    assert await score(desktop, "compare_images", mine.getvalue(), inline("g.png", gold.getvalue()), "o.png") == 0.0
+
+
+async def test_a_value_that_is_no_number_is_the_evaluators_failure(desktop: GuestDesktop) -> None:
+    base = float("-inf")
+    with pytest.raises(EvaluatorError, match="task 't': compare_images gave nan, which is no score"):
+        await score(desktop, "compare_images", PIC, inline("g.png", PIC), "o.png", reference_base_result=base)
+
+
+_C = 'xmlns:c="http://schemas.openxmlformats.org/drawingml/2006/chart"'
+
+
+def _charted(*plots: str) -> bytes:
+    """A sheet with a chart of each of these plots."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(xlsx({"S": ROWS}))) as source, zipfile.ZipFile(out, "w") as sink:
+        for name in source.namelist():
+            sink.writestr(name, source.read(name))
+        sink.writestr("xl/worksheets/_rels/sheet1.xml.rels", relations({"d": ("drawing", "../drawings/d.xml")}))
+        charts = {f"c{n}": ("chart", f"../charts/c{n}.xml") for n, _ in enumerate(plots)}
+        sink.writestr("xl/drawings/_rels/d.xml.rels", relations(charts))
+        for n, plot in enumerate(plots):
+            area = f"<c:plotArea><c:layout/>{plot}</c:plotArea>"
+            sink.writestr(f"xl/charts/c{n}.xml", f"<c:chartSpace {_C}><c:chart>{area}</c:chart></c:chartSpace>")
+    return out.getvalue()
+
+
+def _series(reference: str, values: str = "val") -> str:
+    names = "<c:cat><c:strRef><c:f>S!$A$2:$A$3</c:f></c:strRef></c:cat>"
+    return f"<c:ser>{names}<c:{values}><c:numRef><c:f>{reference}</c:f></c:numRef></c:{values}></c:ser>"
+
+
+async def test_charts_have_kinds_and_ranges(desktop: GuestDesktop) -> None:
+    column, bar = (f'<c:bar3DChart><c:barDir val="{side}"/></c:bar3DChart>' for side in ("col", "bar"))
+    two = _series("S!$B$2:$B$3") + _series("S!$C$2:$C$3")
+    plots = [f"<c:pie3DChart>{_series('S!$B$2:$B$3')}</c:pie3DChart>", f"<c:line3DChart>{two}</c:line3DChart>",
+             column, bar, f"<c:scatterChart>{_series('S!$B$2', 'yVal')}</c:scatterChart>"]  # fmt: skip
+    await desktop.write_file(OUT, _charted(*plots))
+    for at, said in (
+        ("charts", ["pie", "line", "column", "bar", "scatter"]),
+        ("chart_ranges", [["S!$B$2:$B$3"], ["S!$B$2:$B$3", "S!$C$2:$C$3"], [], [], ["S!$B$2"]]),
+    ):
+        task = judged("exact_match", {"type": "xlsx_styles", "path": OUT, "at": [at]}, rule(expected=said))
+        assert (await evaluate(task, desktop, DONE)).value == 1.0, at
+
+
+@pytest.mark.parametrize(
+    ("result", "gold", "judge"),
+    [
+        ({"path": "/a.docx"}, {"path": "/b.docx", "dest": "b.docx"}, True),
+        ({"path": "/a.odt"}, {"path": "/b.docx"}, False),
+        ({"path": "/a.docx", "dest": "a.txt"}, {"path": "/b.docx"}, False),
+        ({"path": "/a", "dest": "a"}, {"path": "/b"}, False),
+    ],
+)
+def test_documents_are_told_by_the_names_that_files_get(result: Any, gold: Any, judge: bool) -> None:
+    task = judged("compare_docx_files", {"type": "vm_file", **result}, {"type": "vm_file", **gold})
+    (part,) = evaluation_of(task.evaluator).parts
+    assert engine.has_part(part) is judge
+
+
+@pytest.mark.parametrize(("func", "said"), [("is_in_list", b"5"), ("check_include_exclude", b"5")])
+async def test_a_value_that_is_no_text_or_list_is_0(func: str, said: bytes, desktop: GuestDesktop) -> None:
+    await desktop.write_file(OUT, said)
+    task = judged(func, {"type": "json_value", "path": OUT}, rule(expected="5", include=["5"]))
+    assert (await evaluate(task, desktop, DONE)).value == 0.0
 
 
 async def test_a_file_to_compare_with_that_was_removed_is_0(desktop: GuestDesktop) -> None:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import io
 import shutil
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from PIL import Image
+import pytest_asyncio
+from aiohttp import web
+from aiohttp.test_utils import RawTestServer
+from PIL import Image, ImageOps
 
-from deskroll.desktops.base import DesktopSpec
+from deskroll.desktops.base import Address, DesktopSpec
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.envs.base import Ending
 from deskroll.envs.osworld.evaluate import evaluate
 from deskroll.envs.osworld.evaluate.parts import evaluation_of
+from deskroll.envs.osworld.evaluate.upstream.crew import Crew
 from deskroll.envs.osworld.evaluate.upstream.judging import judge
+from deskroll.envs.osworld.evaluate.upstream.place import find_environment
+from deskroll.envs.osworld.evaluate.upstream.process import Answer, Worker
+from deskroll.envs.osworld.evaluate.upstream.relay import serving
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import Around
-from deskroll.errors import EvaluatorError, FailureClass
+from deskroll.errors import DesktopError, EvaluatorError, FailureClass
 from deskroll.types import StopReason
-from tests.envs.osworld_evaluate.making import judged, rule
+from tests.envs.osworld_evaluate.making import docx, judged, pdf, pptx, rule, xlsx
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("upstream")
@@ -127,6 +135,254 @@ async def test_code_that_a_model_wrote_stays_inside_and_leaves_nothing(desktop: 
     for _ in range(2):
         assert (await evaluate(attack, desktop, DONE)).value == 1.0
         assert (await evaluate(wrong, desktop, DONE, evaluators="upstream")).value == 0.0
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def worker(upstream: None) -> AsyncIterator[Worker]:
+    """One worker by itself: what a crew does about it is left out."""
+    environment = find_environment()
+    assert environment is not None
+    one = Worker(environment)
+    try:
+        await one.start()
+        yield one
+    finally:
+        await one.end()
+
+
+async def asked(
+    worker: Worker, desktop: GuestDesktop, func: str, result: str, expected: str, **options: object
+) -> Answer:
+    """The worker's answer to a part that compares two files of the desktop."""
+    job = {
+        "task_id": "t", "instruction": "", "config": [], "evaluator": {}, "func": func, "result": vm(result),
+        "expected": vm(expected), "options": options,
+    }  # fmt: skip
+    async with serving(desktop, worker.folder, {}):
+        return await worker.ask(job, 60)
+
+
+async def runs(worker: Worker, desktop: GuestDesktop, code: str) -> Answer:
+    """The worker's answer to code that a model wrote."""
+    await desktop.write_file("/home/user/code.py", code.encode())
+    return await asked(worker, desktop, "check_python_file_by_test_suite", "code.py", "code.py")
+
+
+EARLY = """
+import os, socket, sys
+def test():
+    frame, found = sys._getframe(), {}
+    while frame:
+        found |= frame.f_locals
+        frame = frame.f_back
+    said = b'{"value": 1.0, "token": "%s"}\\n' % str(found.get("token", "")).encode()
+    for n in [0, *range(3, 64)]:
+        try:
+            os.write(n, said)
+        except OSError:
+            pass
+    os.kill(os.getpid(), 9)
+"""
+
+
+async def test_a_job_cannot_answer_before_it_has_ended(worker: Worker, desktop: GuestDesktop) -> None:
+    answer = await runs(worker, desktop, EARLY)
+    assert (answer.value, answer.error) == (None, "the evaluator died (status 9)")
+
+
+LURKS = """
+import os, signal, socket, time
+def test():
+    if os.fork() == 0:
+        os.setsid()
+        first = os.stat("/relay/5000.sock").st_ino
+        while True:
+            try:
+                if os.stat("/relay/5000.sock").st_ino != first:
+                    ask(socket.AF_UNIX, "/relay/5000.sock")
+            except OSError:
+                pass
+    for pid in range(3, os.getpid()):
+        try:
+            os.kill(pid, signal.SIGKILL)  # who would carry it to our own desktop
+        except OSError:
+            pass
+    ask(socket.AF_INET, ("127.0.0.1", 5000))
+    return True
+def ask(family, place):
+    body = b'{"command": ["touch", "/home/user/reached"], "shell": false}'
+    with socket.socket(family) as s:
+        s.connect(place)
+        s.sendall(b"POST /execute HTTP/1.1\\r\\nHost: x\\r\\nContent-Type: application/json\\r\\n")
+        s.sendall(b"Content-Length: %d\\r\\n\\r\\n" % len(body) + body)
+"""
+
+
+async def test_a_job_does_not_reach_the_desktop_of_the_next_one(worker: Worker, desktop: GuestDesktop) -> None:
+    """Neither by a process that stays nor by a request that waits in the queue of a port."""
+    reached: list[str] = []
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        reached.append(request.path)
+        return web.Response(body=b"a")
+
+    async with (
+        RawTestServer(handle) as server,
+        GuestDesktop(Address("other", str(server.make_url("")))) as other,
+    ):
+        assert (await runs(worker, desktop, LURKS)).value == 1.0
+        assert (await asked(worker, other, "compare_text_file", "a.txt", "b.txt")).value == 1.0
+    assert "/file" in reached
+    assert "/execute" not in reached
+
+
+FILLS = """
+import os
+def test():
+    os.makedirs("/tmp/numba_cache/x", exist_ok=True)
+    for name in ("/tmp/left", "/dev/shm/left"):
+        try:
+            with open(name, "wb") as file:
+                while True:
+                    file.write(bytes(1 << 20))
+        except OSError:
+            pass
+    return True
+"""
+LOOKS = """
+import os
+def test():
+    assert not os.path.exists("/tmp/left") and not os.path.exists("/dev/shm/left"), "left"
+    try:
+        open("/dev/x", "w")
+    except OSError:
+        return True
+"""
+
+
+async def test_what_a_job_wrote_is_gone(worker: Worker, desktop: GuestDesktop) -> None:
+    await desktop.write_file("/home/user/a.txt", bytes(5000))
+    full = await runs(worker, desktop, FILLS)
+    assert (full.value, full.error) == (None, "needs more room than evaluators have")
+    assert (await asked(worker, desktop, "compare_text_file", "a.txt", "a.txt")).value == 1.0
+    assert (await runs(worker, desktop, LOOKS)).value == 1.0
+
+
+async def test_where_a_models_code_ran_no_other_job_comes(desktop: GuestDesktop) -> None:
+    environment = find_environment()
+    assert environment is not None
+    crew = Crew(environment)
+    try:
+        async with crew.worker() as first:
+            await desktop.write_file("/home/user/a.txt", b"a")
+            assert (await asked(first, desktop, "compare_text_file", "a.txt", "a.txt")).value == 1.0
+        async with crew.worker() as second:
+            assert second is first
+            await runs(second, desktop, "def test():\n    return True\n")
+        assert not first.alive
+        async with crew.worker() as third:
+            assert third is not first
+    finally:
+        await crew.close()
+
+
+GARBAGE = b"\xff\xfegarbage"
+SHEETS = {"rules": [{"type": "sheet_data", "sheet_idx0": "RI0", "sheet_idx1": "EI0"}]}
+
+
+@pytest.mark.parametrize(
+    ("func", "name", "expected", "options"),
+    [
+        ("compare_table", "o.xlsx", xlsx({"S": [["a"]]}), SHEETS),
+        ("compare_docx_tables", "o.docx", docx("a"), {}),
+        ("compare_line_spacing", "o.docx", docx("a"), {}),
+        ("contains_page_break", "o.docx", rule(page_break_count=1), {}),
+        ("compare_pptx_files", "o.pptx", pptx(["a"]), {}),
+        ("compare_pdfs", "o.pdf", pdf(["a"]), {}),
+        ("check_pdf_pages", "o.pdf", rule(relation="eq", ref_value=1), {}),
+        ("check_image_size", "o.png", rule(width=1, height=1), {}),
+        ("compare_images", "o.png", png((1, 2, 3)), {}),
+        ("check_json", "o.json", rule(expect=[]), {}),
+        ("check_list", "o.txt", rule(expect=["a"]), {}),
+        ("compare_text_file", "o.txt", b"a", {}),
+        ("diff_text_file", "o.txt", b"a", {}),
+    ],
+)
+async def test_a_broken_file_is_0(func: str, name: str, expected: Any, options: Any, desktop: GuestDesktop) -> None:
+    await desktop.write_file(f"/home/user/{name}", GARBAGE)
+    if isinstance(expected, bytes):
+        await desktop.write_file(f"/home/user/gold-{name}", expected)
+        expected = vm(f"gold-{name}")
+    task = judged(func, vm(name), expected, options=options)
+    assert (await evaluate(task, desktop, DONE, evaluators="upstream")).value == 0.0
+
+
+async def test_why_a_file_is_broken_is_kept(desktop: GuestDesktop) -> None:
+    kept: dict[str, bytes] = {}
+    await desktop.write_file("/home/user/o.pdf", GARBAGE)
+    task = judged("check_pdf_pages", vm("o.pdf"), rule(relation="eq", ref_value=1))
+    score = await evaluate(task, desktop, DONE, evaluators="upstream", keep=kept.__setitem__)
+    assert score.value == 0.0
+    assert "Pdf" in score.reason
+    assert b"Traceback" in kept["evaluator.txt"]
+
+
+async def test_where_the_expected_file_is_broken_too_it_is_not_scored(desktop: GuestDesktop) -> None:
+    await desktop.write_file("/home/user/o.png", png((1, 2, 3)))
+    await desktop.write_file("/home/user/gold.png", b"")
+    task = judged("check_structure_sim_with_threshold", vm("o.png"), vm("gold.png"))
+    with pytest.raises(EvaluatorError, match="UnidentifiedImageError"):
+        await evaluate(task, desktop, DONE, evaluators="upstream")
+
+
+NO_NUMBER = """
+import math, sys
+def test():
+    sys.modules["__main__"].float = lambda value: math.nan
+    return True
+"""
+
+
+async def test_a_value_that_is_no_number_is_not_scored_at_once(worker: Worker, desktop: GuestDesktop) -> None:
+    answer = await runs(worker, desktop, NO_NUMBER)
+    assert answer.value is None
+    assert answer.error == "ValueError: check_python_file_by_test_suite gave nan, which is no score"
+
+
+async def test_a_likeness_below_0_is_0(desktop: GuestDesktop) -> None:
+    noise = Image.effect_noise((64, 64), 200)
+    for name, image in (("o.png", noise), ("gold.png", ImageOps.invert(noise))):
+        out = io.BytesIO()
+        image.save(out, "png")
+        await desktop.write_file(f"/home/user/{name}", out.getvalue())
+    task = judged("compare_images", vm("o.png"), vm("gold.png"))
+    assert (await evaluate(task, desktop, DONE, evaluators="upstream")).value == 0.0
+
+
+ENDS = b"""
+import os, urllib.request
+def test():
+    try:
+        urllib.request.urlopen("http://127.0.0.1:5000/platform")
+    except OSError:
+        os.kill(os.getppid(), 9)
+"""
+
+
+async def test_a_dead_desktop_is_to_blame_also_where_the_evaluator_ends(upstream: None) -> None:
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        if request.path != "/file" and request.transport is not None:
+            request.transport.abort()
+        return web.Response(body=ENDS)
+
+    task = judged("check_python_file_by_test_suite", vm("t.py"), vm("t.py"))
+    (part,) = evaluation_of(task.evaluator).parts
+    async with (
+        RawTestServer(handle) as server,
+        GuestDesktop(Address("dying", str(server.make_url("")))) as gone,
+    ):
+        with pytest.raises(DesktopError, match="dying"):
+            await judge(part, gone, task, AROUND)
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")

@@ -41,6 +41,7 @@ async def evaluate(
 ) -> Score:
     """The score of what was left behind. `around` is what the task's set-up was done with; `keep` gets tracebacks."""
     around = around or Around(task.id, OSWorldSettings())
+    notes: list[str] = []
     try:
         evaluation = evaluation_of(task.evaluator)
         if (score := rules.by_ending(evaluation, ending.stop)) is not None:
@@ -48,12 +49,15 @@ async def evaluate(
         judges = choose(evaluation, Evaluators(evaluators))
         await _postconfig(evaluation, desktop, around)
         verdicts: list[Verdict] = []
-        value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, around, verdicts))
+        value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, around, verdicts, notes))
         return Score(value=value, reason="; ".join(each.reason for each in verdicts))
     except (EvaluatorError, InputError) as error:
         if isinstance(error, judging.UpstreamError):
-            keep(TRACEBACK, error.traceback.encode(errors="replace"))
+            notes.append(error.traceback)
         raise EvaluatorError(f"task {task.id!r}: {error}") from error
+    finally:
+        if notes:
+            keep(TRACEBACK, "\n\n".join(notes).encode(errors="replace"))
 
 
 async def _values(
@@ -63,12 +67,13 @@ async def _values(
     desktop: Desktop,
     around: Around,
     verdicts: list[Verdict],
+    notes: list[str],
 ) -> AsyncIterator[float]:
     for part, judge in zip(evaluation.parts, judges, strict=True):
         if judge is Judge.NATIVE:
             verdicts.append(await engine.judge(part, desktop))
         else:
-            verdicts.append(await judging.judge(part, desktop, task, around))
+            verdicts.append(await judging.judge(part, desktop, task, around, note=notes.append))
         yield verdicts[-1].value
 
 

@@ -10,13 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from deskroll.envs.osworld.evaluate.native.office import Cell, Rows, docx_paragraphs, xlsx_sheets
-from deskroll.envs.osworld.evaluate.native.values import File, NotComparable
+from deskroll.envs.osworld.evaluate.native.office import docx_paragraphs
+from deskroll.envs.osworld.evaluate.native.tables import columns
+from deskroll.envs.osworld.evaluate.native.values import File, NotComparable, Unreadable
+from deskroll.envs.osworld.evaluate.native.workbook import Rows, Workbook
 
 Options = Mapping[str, Any]
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
-_MISSING = {"", "#N/A", "N/A", "NA", "NULL", "null", "NaN", "nan", "None", "n/a", "<NA>"}
-"""What upstream's reader takes for an empty cell."""
 
 
 def compare_docx_files(result: Any, expected: Any, options: Options) -> float:
@@ -38,46 +37,30 @@ def compare_docx_files(result: Any, expected: Any, options: Options) -> float:
 
 def compare_table(result: Any, expected: Any, options: Options) -> float:
     """Whether every rule holds: `sheet_name` for the sheets' names, `sheet_data` for the values of two sheets."""
-    files = _files(result, expected)
-    sheets = [xlsx_sheets(each) for each in files]
-    return float(all(_holds(rule, *sheets) for rule in options["rules"]))
+    books = [Workbook(each) for each in _files(result, expected)]
+    return float(all(_holds(rule, *books) for rule in options["rules"]))
 
 
-def _holds(rule: Options, result: Mapping[str, Rows], expected: Mapping[str, Rows]) -> bool:
+def _holds(rule: Options, result: Workbook, expected: Workbook) -> bool:
     if rule["type"] == "sheet_name":
-        return list(result) == list(expected)
+        return result.names == expected.names
     left, right = (_sheet(rule[name], result, expected) for name in ("sheet_idx0", "sheet_idx1"))
-    if right is None:
-        raise NotComparable(f"compare_table: there is no sheet {rule['sheet_idx1']!r}")
-    return left is not None and _rounded(left, rule.get("precision", 4)) == _rounded(right, rule.get("precision", 4))
+    digits = rule.get("precision", 4)
+    return left is not None and right is not None and columns(left, digits) == columns(right, digits)
 
 
-def _sheet(index: object, result: Mapping[str, Rows], expected: Mapping[str, Rows]) -> Rows | None:
+def _sheet(index: object, result: Workbook, expected: Workbook) -> Rows | None:
     """0 and RI0 are the first sheet of the result, EI0 of what is expected; RN and EN are followed by a name."""
     text = f"RI{index}" if isinstance(index, int) else str(index)
     book = {"R": result, "E": expected}.get(text[:1])
     if book is None or text[1:2] not in ("I", "N"):
         raise NotComparable(f"compare_table: sheet_idx is {index!r}; allowed: a number, or RI0, RNname, EI0, ENname")
-    if text[1] == "N":
-        return book.get(text[2:])
-    place = int(text[2:])
-    return list(book.values())[place] if place < len(book) else None
-
-
-def _rounded(rows: Rows, digits: int) -> list[list[Cell]]:
-    """By columns, the headings apart: upstream's reader rounds a column if all of it can be taken for numbers."""
-    columns = [[_plain(cell) for cell in column] for column in zip(*rows, strict=True)]
-    return [[*column[:1], *_column(column[1:], digits)] for column in columns]
-
-
-def _column(cells: list[Cell], digits: int) -> list[Cell]:
-    if not all(_NUMBER.fullmatch(cell) if isinstance(cell, str) else not isinstance(cell, bool) for cell in cells):
-        return cells
-    return [None if cell is None else round(float(cell), digits) for cell in cells]
-
-
-def _plain(cell: Cell) -> Cell:
-    return None if isinstance(cell, str) and cell in _MISSING else cell
+    name = text[2:] if text[1] == "N" else dict(enumerate(book.names)).get(int(text[2:]))
+    if name is not None and name in book.names:
+        return book.rows(name)
+    if book is expected:
+        raise Unreadable(f"what is expected has no sheet {index!r}")
+    return None
 
 
 def _files(result: Any, expected: Any) -> tuple[File, File]:

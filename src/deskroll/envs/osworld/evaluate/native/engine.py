@@ -1,19 +1,27 @@
-"""Judges parts by native getters and metrics."""
+"""Judges parts by native getters and metrics.
+
+Guarantees: nothing that an agent leaves on its desktop keeps an attempt from being scored. What is there and cannot be
+read, what was to be compared with and lies within the agent's reach, a command whose program is gone: each is a 0. Only
+what the task brings, a desktop that is dead, and this machine are others' failures. A value is from 0 to 1.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import re
-from typing import Any
-
 from deskroll.desktops.base import Desktop
+from deskroll.envs.osworld.evaluate.native import bounded
 from deskroll.envs.osworld.evaluate.native.getters import GETTERS
-from deskroll.envs.osworld.evaluate.native.metrics import METRICS, Measure
+from deskroll.envs.osworld.evaluate.native.metrics import METRICS
 from deskroll.envs.osworld.evaluate.native.support import supports
 from deskroll.envs.osworld.evaluate.native.values import NotComparable, Unreadable
 from deskroll.envs.osworld.evaluate.parts import Getter, Part
 from deskroll.envs.osworld.evaluate.verdict import Verdict
-from deskroll.errors import EvaluatorError, GuestError
+from deskroll.errors import EvaluatorError, GuestError, plain
+
+_REFUSED = (400, 403, 404, 413, 500)
+"""How a guest that is well answers what it cannot read or run."""
+_OF_THE_TASK = ("rule", "inline_file")
+"""Getters of what stands in the task, where no agent can reach it."""
+_SLACK = 1e-9
 
 
 def has_part(part: Part) -> bool:
@@ -31,7 +39,7 @@ async def judge(part: Part, desktop: Desktop) -> Verdict:
     try:
         expected = await _get(part.expected, desktop)
     except Unreadable as error:
-        raise EvaluatorError(f"evaluator.expected: {error}") from error
+        return Verdict(value=0.0, reason=f"what was to be compared with cannot be read: {error}")
     if expected is None:  # on the desktop, where the agent can remove it: no way to remain unscored
         return Verdict(value=0.0, reason="the file that was to be compared with is not there")
     try:
@@ -40,37 +48,47 @@ async def judge(part: Part, desktop: Desktop) -> Verdict:
         return Verdict(value=0.0, reason=str(error))
     if result is None:
         return Verdict(value=0.0, reason="the file that was to be judged is not there")
-    return await asyncio.to_thread(_measured, part, result, expected)
+    return await _measured(part, result, expected)
 
 
 async def _get(getter: Getter, desktop: Desktop) -> object:
     try:
         return await GETTERS[getter.type](desktop, getter.config)
     except GuestError as error:  # the desktop is well: it is this question that it does not answer
+        if error.status in _REFUSED:
+            raise Unreadable(f"{getter.type}: {plain(str(error))}") from error
         raise EvaluatorError(f"{getter.type}: {error}") from error
     except (NotComparable, IndexError) as error:
         raise EvaluatorError(f"{getter.type}: {error}") from error
 
 
-def _measured(part: Part, result: Any, expected: Any) -> Verdict:
-    measure = METRICS[part.func]
+def in_range(metric: str, value: float) -> float:
+    """A metric's value as a score: less than nothing is nothing; what is no number, or more than 1, is a mistake."""
+    if not value <= 1.0 + _SLACK:
+        raise EvaluatorError(f"{metric} gave {value:g}, which is no score: one is from 0 to 1")
+    return min(max(value, 0.0), 1.0)
+
+
+async def _measured(part: Part, result: object, expected: object) -> Verdict:
     try:
-        value = measure(result, expected, part.options)
+        value = in_range(part.func, await bounded.measure(part.func, result, expected, part.options))
     except Unreadable as error:
-        _require_readable(measure, part, expected)
+        await _require_readable(part, expected)
         return Verdict(value=0.0, reason=str(error))
-    except (NotComparable, LookupError, TypeError, ValueError, re.error) as error:
+    except NotComparable as error:
         raise EvaluatorError(f"{part.func}: {error}") from error
     if part.func == "exact_match":
         return Verdict(value=value, reason=f"the desktop's state {'is' if value else 'is not'} what was expected")
     return Verdict(value=value, reason=f"{part.func}: {value:g}")
 
 
-def _require_readable(measure: Measure, part: Part, expected: Any) -> None:
+async def _require_readable(part: Part, expected: object) -> None:
     """What the agent made may be broken; what the task brings must not be: it has to be readable as the result is."""
+    if part.expected is None or part.expected.type not in _OF_THE_TASK:
+        return
     try:
-        measure(expected, expected, part.options)
+        await bounded.measure(part.func, expected, expected, part.options)
     except Unreadable as error:
         raise EvaluatorError(f"{part.func}: what is expected cannot be read: {error}") from error
-    except (NotComparable, LookupError, TypeError):
+    except (NotComparable, EvaluatorError):
         return  # it is no document at all

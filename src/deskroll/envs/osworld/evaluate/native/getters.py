@@ -1,11 +1,11 @@
 """Native getters: what a desktop's state is, for native metrics.
 
-A file that is not there is `None`, which every metric scores 0. Anything else that goes wrong rises.
+A file that is not there is `None`, one that is too large or not what it should be is `Unreadable`. Anything else that
+goes wrong rises. What a file says is read within limits (`bounded`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import posixpath
@@ -13,17 +13,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-import msgspec
-
 from deskroll.desktops.base import Desktop, Observe, RunResult
-from deskroll.envs.osworld.evaluate.native.jsons import value_at
-from deskroll.envs.osworld.evaluate.native.readers import READERS, Read
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.envs.osworld.evaluate.native import bounded
+from deskroll.envs.osworld.evaluate.native.readers import READERS
 from deskroll.envs.osworld.evaluate.native.values import File, NotComparable, Unreadable
-from deskroll.errors import GuestError
+from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError, LeaseLost
 
 Config = Mapping[str, Any]
 Get = Callable[[Desktop, Config], Awaitable[object]]
 _RUN_S = 120.0
+_MOST = 64 * 1024 * 1024
+"""Bytes of a file that is looked at."""
 _BROWSERS = ("google-chrome", "chromium")
 _MODES = {1: "light", 2: "dark"}
 
@@ -80,11 +81,24 @@ async def _vm_file(desktop: Desktop, config: Config) -> object:
 
 async def _read(desktop: Desktop, path: str, name: str) -> File | None:
     try:
-        return File(name=name, data=await desktop.read_file(path))
+        data = await _bytes(desktop, path)
     except GuestError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             return None
         raise
+    except (DesktopLost, DesktopTimeout, LeaseLost):
+        raise
+    except DesktopError:  # the desktop is well; its answer was cut off
+        data = None
+    if data is None or len(data) > _MOST:
+        raise Unreadable(f"{name} has more than {_MOST} bytes")
+    return File(name=name, data=data)
+
+
+async def _bytes(desktop: Desktop, path: str) -> bytes:
+    if isinstance(desktop, GuestDesktop):  # others have no bound to give
+        return await desktop.read_file(path, max_size=_MOST)
+    return await desktop.read_file(path)
 
 
 async def _in_home(desktop: Desktop, path: str, name: str) -> File | None:
@@ -100,26 +114,15 @@ async def _chrome_appearance_mode_ui(desktop: Desktop, config: Config) -> object
     """`light`, `dark` or `system`, by the profile that was written last; a browser without any says `system`."""
     places = " ".join(f"~/.config/{each}/*/Preferences ~/snap/*/common/{each}/*/Preferences" for each in _BROWSERS)
     found = (await desktop.run(f"ls -1t {places} 2>/dev/null", timeout=_RUN_S)).output.splitlines()
-    for path in found[:1]:
-        file = await _read(desktop, path, "Preferences")
-        if file is not None:
-            return _mode(file)
-    return "system"
-
-
-def _mode(file: File) -> str:
-    try:
-        preferences = msgspec.json.decode(file.data)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Unreadable(f"the browser's Preferences are no JSON: {error}") from None
-    theme = preferences
-    for name in ("browser", "theme"):
-        theme = theme.get(name) if isinstance(theme, dict) else None
+    file = await _read(desktop, found[0], "Preferences") if found else None
+    if file is None:
+        return "system"
+    theme = await bounded.read("json_value", file, {"at": ["browser", "theme"]})
     chosen = [theme.get(name) for name in ("color_scheme2", "color_scheme")] if isinstance(theme, dict) else []
     return next((_MODES[each] for each in chosen if isinstance(each, int) and each in _MODES), "system")
 
 
-def _reader(read: Read) -> Get:
+def _reader(getter: str) -> Get:
     """A getter of what a file says; `at` picks a part of that, and `~/` is the desktop's home."""
 
     async def get(desktop: Desktop, config: Config) -> object:
@@ -127,10 +130,7 @@ def _reader(read: Read) -> Get:
         name = str(config.get("dest") or posixpath.basename(path))
         home = path.startswith("~/")
         file = await (_in_home(desktop, path[2:], name) if home else _read(desktop, path, name))
-        if file is None:
-            return None
-        said = await asyncio.to_thread(read, file, config)
-        return value_at(said, config.get("at", ()), config.get("default"))
+        return None if file is None else await bounded.read(getter, file, config)
 
     return get
 
@@ -144,6 +144,6 @@ GETTERS: Mapping[str, Get] = {
     "vlc_config": _vlc_config,
     "chrome_appearance_mode_ui": _chrome_appearance_mode_ui,
     "inline_file": _inline_file,
-    **{name: _reader(read) for name, read in READERS.items()},
+    **{name: _reader(name) for name in READERS},
 }
 """By OSWorld's names; `inline_file` and those behind it are ours alone."""

@@ -6,7 +6,7 @@ What is set on a run, a paragraph or a cell itself counts; what a style brings w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from xml.etree import ElementTree
 
 from deskroll.envs.osworld.evaluate.native.office import run_text
@@ -85,11 +85,13 @@ def xlsx_styles(file: File, sheet: str | None) -> dict[str, object] | None:
     root = package.need(part)
     cells = [(cell.get("r", ""), cell.get("s", "0")) for cell in root.iter(f"{S}c") if len(cell)]
     bold, formats = _cell_styles(package)
+    charts = [chart for drawing in package.related(part, "drawing") for chart in _charts(package, drawing)]
     return {
         "bold": [place for place, style in cells if style in bold],
         "formats": {place: formats[style] for place, style in cells if style in formats},
         "merged": [each.get("ref", "") for each in root.iter(f"{S}mergeCell")],
-        "charts": [kind for drawing in package.related(part, "drawing") for kind in _charts(package, drawing)],
+        "charts": [_kind(each) for each in charts],
+        "chart_ranges": [_ranges(each) for each in charts],
     }
 
 
@@ -111,13 +113,25 @@ def _is_on(element: ElementTree.Element | None) -> bool:
     return element is not None and element.get("val", "1") not in _OFF
 
 
-def _charts(package: Package, drawing: str) -> Iterator[str]:
-    """The kind of each chart: `column`, `bar`, `line`, `pie`, ..."""
+def _charts(package: Package, drawing: str) -> Iterator[ElementTree.Element]:
+    """What each chart plots: the first plot of each."""
     for part in package.related(drawing, "chart"):
-        plot = package.need(part).find(f"{C}chart/{C}plotArea")
-        for each in plot if plot is not None else ():
-            if each.tag.startswith(C) and each.tag.endswith("Chart"):
-                direction = each.find(f"{C}barDir")
-                upright = direction is not None and direction.get("val") == "col"
-                yield "column" if upright else each.tag.removeprefix(C).removesuffix("Chart")
-                break
+        area = package.need(part).find(f"{C}chart/{C}plotArea")
+        plots = (each for each in (area if area is not None else ()) if _kind(each))
+        yield from islice(plots, 1)
+
+
+def _kind(plot: ElementTree.Element) -> str:
+    """`column`, `bar`, `line`, `pie`, ..., as flat ones are called; empty: it is no plot."""
+    if not plot.tag.startswith(C) or not plot.tag.endswith("Chart"):
+        return ""
+    direction = plot.find(f"{C}barDir")
+    upright = direction is not None and direction.get("val") == "col"
+    return "column" if upright else plot.tag.removeprefix(C).removesuffix("Chart").removesuffix("3D")
+
+
+def _ranges(plot: ElementTree.Element) -> list[str]:
+    """Where the values of each of its series stand: `Sheet1!$B$2:$B$5`; empty where they stand in no cells."""
+    values = ((series.find(f"{C}val"), series.find(f"{C}yVal")) for series in plot.iterfind(f"{C}ser"))
+    held = (flat if flat is not None else scattered for flat, scattered in values)
+    return [("" if each is None else each.findtext(f".//{C}f") or "").strip() for each in held]

@@ -1,12 +1,14 @@
-"""Native metrics: plain text, lists, settings. Each gives what upstream's metric of that name gives.
+"""Native metrics: plain text, lists, settings. Each gives what upstream's metric of that name gives, but for this.
 
-The one difference: `exact_match` does not count the white space around a text, which a command's output ends in; and
-it compares a file's text, where upstream's would compare its name.
+`exact_match` does not count the white space around a text, which a command's output ends in, and it compares a file's
+text, where upstream's would compare its name; so does `check_include_exclude`. Where upstream's breaks down over what
+it is given, ours gives 0 or breaks down, too. `check_play_and_exit` is ours alone.
 """
 
 from __future__ import annotations
 
 import difflib
+import io
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +50,8 @@ def _exact_match(result: Any, expected: Any, options: Options) -> float:
 def _check_include_exclude(result: Any, expected: Any, options: Options) -> float:
     rules = rules_of(expected)
     text = result.text() if isinstance(result, File) else result
+    if not isinstance(text, str):
+        return 0.0
     included = all(each in text for each in rules.get("include", ()))
     return float(included and not any(each in text for each in rules.get("exclude", ())))
 
@@ -57,7 +61,10 @@ def _match_in_list(result: Any, expected: Any, options: Options) -> float:
 
 
 def _is_in_list(result: Any, expected: Any, options: Options) -> float:
-    return float(rules_of(expected).get("expected") in result)
+    wanted = rules_of(expected).get("expected")
+    if isinstance(result, str) and not isinstance(wanted, str):
+        return 0.0
+    return float(isinstance(result, list | dict | str) and wanted in result)
 
 
 def _literal_match(result: Any, expected: Any, options: Options) -> float:
@@ -85,7 +92,7 @@ def _diff_text_file(result: Any, expected: Any, options: Options) -> float:
 
 def _check_list(result: Any, expected: Any, options: Options) -> float:
     rules = rules_of(expected)
-    lines = file_of(result, "result").text().splitlines(keepends=True)
+    lines = list(io.StringIO(file_of(result, "result").text()))  # not by splitlines, which ends lines at form feeds
     found = all(any(re.search(each, line) for line in lines) for each in rules.get("expect", ()))
     return float(found and not any(re.search(each, line) for each in rules.get("unexpect", ()) for line in lines))
 
@@ -115,7 +122,7 @@ def _lines(file: File, options: Options) -> list[str]:
 def _check_play_and_exit(result: Any, expected: Any, options: Options) -> float:
     """Whether VLC ends after playing (`play-and-exit`; not unless its settings say so)."""
     found = "0"
-    for line in file_of(result, "result").text().splitlines():
+    for line in io.StringIO(file_of(result, "result").text()):
         if "play-and-exit=" in line:
             found = line.rpartition("=")[2].strip()
     return float(found == str(rules_of(expected).get("expected_play_and_exit")))

@@ -8,10 +8,11 @@ from typing import Any
 from deskroll.envs.osworld.evaluate.native.images import image_size
 from deskroll.envs.osworld.evaluate.native.jsons import json_of
 from deskroll.envs.osworld.evaluate.native.looks import docx_runs, xlsx_styles
-from deskroll.envs.osworld.evaluate.native.office import docx_paragraphs, pptx_texts, xlsx_sheets
+from deskroll.envs.osworld.evaluate.native.office import docx_paragraphs, pptx_texts
 from deskroll.envs.osworld.evaluate.native.pdf import pdf_text
 from deskroll.envs.osworld.evaluate.native.slides import pptx_slides
 from deskroll.envs.osworld.evaluate.native.values import File
+from deskroll.envs.osworld.evaluate.native.workbook import Workbook
 
 Config = Mapping[str, Any]
 Read = Callable[[File, Config], object]
@@ -19,11 +20,11 @@ Read = Callable[[File, Config], object]
 
 def _xlsx_cells(file: File, config: Config) -> object:
     """The rows of a sheet (`sheet`: its name; without one, the first), numbers without needless decimals."""
-    sheets = xlsx_sheets(file)
-    name = config.get("sheet", next(iter(sheets), ""))
-    if name not in sheets:
+    book = Workbook(file)
+    name = config.get("sheet", next(iter(book.names), ""))
+    if name not in book.names:
         return None
-    return [[_whole(cell) for cell in row] for row in sheets[name]]
+    return [[_whole(cell) for cell in row] for row in book.rows(name)]
 
 
 def _whole(cell: object) -> object:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 
 from deskroll.envs.osworld.evaluate.native import images, pptx_files
-from deskroll.envs.osworld.evaluate.parts import Part
+from deskroll.envs.osworld.evaluate.parts import Getter, Part
 
 _TABLE_RULES = ("sheet_name", "sheet_data")
 
@@ -17,9 +18,14 @@ def supports(part: Part) -> bool:
 
 
 def _docx(part: Part) -> bool:
-    names = [str(getter.config.get("dest", "")) for getter in part.getters]
+    """Not fuzzy; and docx alone, as upstream's goes by the files' names."""
     fuzzy = part.options.get("fuzzy_match") or part.options.get("content_only")
-    return not fuzzy and not any(name.endswith(".odt") for name in names)
+    return not fuzzy and all(_name(getter).endswith(".docx") for getter in part.getters)
+
+
+def _name(getter: Getter) -> str:
+    """What a getter of one file will call it."""
+    return str(getter.config.get("dest") or posixpath.basename(str(getter.config.get("path", ""))))
 
 
 def _table(part: Part) -> bool:

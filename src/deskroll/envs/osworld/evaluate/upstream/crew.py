@@ -1,12 +1,12 @@
 """Warm workers: kept for the next job, a few at most, and ended when none comes for a while.
 
-Guarantees: a worker has one job at a time. One that failed a job, or was interrupted in it, is ended at once.
+Guarantees: a worker has one job at a time. One that failed a job, was interrupted in it or is spent (a model's code
+ran in it) is ended at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,14 +14,16 @@ from pathlib import Path
 from deskroll.envs.osworld.evaluate.upstream.process import Worker
 
 _IDLE_S = 60.0
+MOST = 2
+"""Workers at a time: there is a crew in each process of a run, and about as many of those as cores."""
 
 
 class Crew:
     """The workers of one event loop. `close` it when no more jobs come; those that wait end by themselves, too."""
 
-    def __init__(self, environment: Path, most: int = 0) -> None:
+    def __init__(self, environment: Path, most: int = MOST) -> None:
         self._environment = environment
-        self._free = asyncio.Semaphore(most or max(1, (os.cpu_count() or 1)))
+        self._free = asyncio.Semaphore(most)
         self._waiting: list[tuple[Worker, asyncio.TimerHandle]] = []
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -35,7 +37,10 @@ class Crew:
             except BaseException:
                 await worker.end()
                 raise
-            self._keep(worker)
+            if worker.spent:
+                await worker.end()
+            else:
+                self._keep(worker)
 
     async def _take(self) -> Worker:
         while self._waiting:

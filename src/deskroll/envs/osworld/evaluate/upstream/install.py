@@ -1,8 +1,8 @@
 """Makes upstream's environment: a virtual environment with exactly the packages of `packages.lock`.
 
-Guarantees: an environment counts as there only when it is whole. What a broken-off installation left is gone on with;
-packages that are there already are not fetched again. The package's own list of requirements (259 packages, 3.6 GB) is
-not followed.
+Guarantees: an environment counts as there only when it is whole and of this Python. What a broken-off installation left
+is gone on with; packages that are there already are not fetched again, save where another Python put them. The
+package's own list of requirements (259 packages, 3.6 GB) is not followed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from deskroll.envs.osworld.evaluate.upstream.place import LOCK, environment_folder, find_environment, mark
+from deskroll.envs.osworld.evaluate.upstream.place import LOCK, environment_folder, find_environment, mark, wanted
 from deskroll.errors import MissingDependency, plain
 from deskroll.types import Record
 
@@ -39,13 +39,21 @@ def install(tell: Callable[[str], None]) -> Installed:
     if find_environment() is not None:
         return Installed(folder=str(folder), packages=len(packages), fresh=False)
     folder.mkdir(parents=True, exist_ok=True)
-    tell(f"making the environment in {folder}")
-    _run([sys.executable, "-m", "venv", "--symlinks", str(folder)], tell)
+    anew = _is_of_another_python(folder)
+    why = f" anew: another Python made it, and this is {wanted().python}" if anew else ""
+    tell(f"making the environment in {folder}{why}")
+    _run([sys.executable, "-m", "venv", "--symlinks", *(["--clear"] if anew else []), str(folder)], tell)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     _run([*pip, "install", "--no-deps", "--prefer-binary", "-r", str(LOCK)], tell)
     check_imports(folder)
     mark(folder)
     return Installed(folder=str(folder), packages=len(packages), fresh=True)
+
+
+def _is_of_another_python(folder: Path) -> bool:
+    """Whether what is there is of no use to this Python: of another version, or of one that is gone."""
+    python = folder / "bin" / "python"
+    return python.is_symlink() and not (python.exists() and (folder / "lib" / f"python{wanted().python}").is_dir())
 
 
 def check_imports(folder: Path) -> None:

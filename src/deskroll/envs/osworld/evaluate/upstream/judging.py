@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from deskroll.desktops.base import Desktop
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.osworld.evaluate.parts import Getter, Part
 from deskroll.envs.osworld.evaluate.upstream.crew import Crew
-from deskroll.envs.osworld.evaluate.upstream.place import find_environment
+from deskroll.envs.osworld.evaluate.upstream.place import find_environment, missing
 from deskroll.envs.osworld.evaluate.upstream.relay import serving
 from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.envs.osworld.setup.around import Around
@@ -42,7 +42,7 @@ def crew() -> Crew:
     if loop not in _crews:
         environment = find_environment()
         if environment is None:
-            raise EvaluatorError("OSWorld's own evaluators are not installed; run: deskroll osworld install")
+            raise EvaluatorError(missing())
         _crews[loop] = Crew(environment)
     return _crews[loop]
 
@@ -54,22 +54,41 @@ async def close_crew() -> None:
         await found.close()
 
 
-async def judge(part: Part, desktop: Desktop, task: Task, around: Around, seconds: float = JUDGE_S) -> Verdict:
-    """The value of one part; `EvaluatorError` where there is none, a `DesktopError` where it is the desktop's fault."""
+async def judge(
+    part: Part,
+    desktop: Desktop,
+    task: Task,
+    around: Around,
+    seconds: float = JUDGE_S,
+    *,
+    note: Callable[[str], object] = lambda text: None,
+) -> Verdict:
+    """The value of one part; `EvaluatorError` where there is none, a `DesktopError` where it is the desktop's fault.
+
+    The limit of `seconds` begins when a worker is free. `note` gets the traceback behind a 0 for a broken file.
+    """
     if not isinstance(desktop, GuestDesktop):
         raise EvaluatorError(f"{part.func}: desktop {desktop.id} has no guest that OSWorld's evaluators could ask")
     files = {**around.outputs, **await _cloud_files(part, around)}
     async with crew().worker() as worker, serving(desktop, worker.folder, files) as relay:
-        answer = await worker.ask(_job(part, task), seconds)
+        try:
+            answer = await worker.ask(_job(part, task), seconds)
+        except EvaluatorError as error:
+            if relay.failure is not None:
+                raise relay.failure from error
+            raise
     if relay.failure is not None:
         raise relay.failure
+    printed = f"{answer.traceback}\n\nIt printed:\n{worker.said()}"
     if answer.value is None:
-        raise UpstreamError(
-            f"{part.func}: {plain(answer.error)}", f"{answer.traceback}\n\nIt printed:\n{worker.said()}"
-        )
-    if not 0.0 <= answer.value <= 1.0:
+        raise UpstreamError(f"{part.func}: {plain(answer.error)}", printed)
+    if not answer.value <= 1.0:
         raise EvaluatorError(f"{part.func} gave {answer.value:g}, which is no score")
-    return Verdict(value=answer.value, reason=f"{part.func}: {answer.value:g}")
+    if answer.error:
+        note(printed)
+    value = max(0.0, answer.value)  # a likeness of images can be negative
+    why = f" ({plain(answer.error)})" if answer.error else ""
+    return Verdict(value=value, reason=f"{part.func}: {value:g}{why}")
 
 
 def _job(part: Part, task: Task) -> Mapping[str, Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 import msgspec
 
 from deskroll.envs.osworld.evaluate.upstream.names import VERSION
+from deskroll.errors import plain
 from deskroll.types import Record
 
 LOCK = Path(__file__).with_name("packages.lock")
@@ -22,6 +24,8 @@ class Mark(Record, frozen=True):
     version: str
     lock: str
     """Digest of the lock file."""
+    python: str
+    """Version of the Python that it was made by and for, such as 3.11."""
 
 
 def environment_folder() -> Path:
@@ -33,17 +37,32 @@ def environment_folder() -> Path:
 
 def wanted() -> Mark:
     """The mark of an environment as this version wants it."""
-    return Mark(version=VERSION, lock=hashlib.sha256(LOCK.read_bytes()).hexdigest())
+    lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()
+    return Mark(version=VERSION, lock=lock, python=f"{sys.version_info.major}.{sys.version_info.minor}")
 
 
 def find_environment() -> Path | None:
-    """The environment's folder; None where it is not there, half made or made from another lock file."""
+    """The environment's folder; None where it is not there, half made, of another lock file or another Python."""
     folder = environment_folder()
+    return folder if _found(folder) == wanted() else None
+
+
+def missing() -> str:
+    """Why there is no environment, in words, and what to do."""
+    found, python = _found(environment_folder()), wanted().python
+    if found is not None and found.python != python:
+        return (
+            f"OSWorld's own evaluators are installed for Python {plain(found.python)}, and this is Python {python}; "
+            "run: deskroll osworld install"
+        )
+    return "OSWorld's own evaluators are not installed; run: deskroll osworld install"
+
+
+def _found(folder: Path) -> Mark | None:
     try:
-        found = msgspec.json.decode((folder / _MARK).read_bytes(), type=Mark)
+        return msgspec.json.decode((folder / _MARK).read_bytes(), type=Mark)
     except (OSError, msgspec.MsgspecError):
         return None
-    return folder if found == wanted() else None
 
 
 def mark(folder: Path) -> None:

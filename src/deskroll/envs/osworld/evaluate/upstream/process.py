@@ -1,7 +1,7 @@
 """One worker with upstream's evaluators, seen from outside: takes one job at a time, and is ended.
 
 Guarantees: an answer is one line of bounded size that holds its job's token; a worker that is late, dies or talks
-nonsense is killed, and the job is not scored. After `end` no process and no folder of it is left.
+nonsense is of no more use, and the job is not scored. After `end` no process and no folder of it is left.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from deskroll.types import Record
 START_S = 120.0
 """Importing the package takes about 5 s, and more on a machine under load."""
 _LINE = 256 * 1024
-_LINES = 1000
 _TAIL = 40
 
 
@@ -36,6 +35,8 @@ class Answer(Record, frozen=True):
     error: str = ""
     traceback: str = ""
     token: str = ""
+    spent: bool = False
+    """Whether the job may have left something behind in the worker."""
 
 
 class Worker:
@@ -49,6 +50,8 @@ class Worker:
         """Of the relay, seen inside; outside, the folder around it keeps everybody else away."""
         self.folder.mkdir()
         self.folder.chmod(0o755)
+        self.spent = False
+        """Whether it may have no more jobs."""
         self._process: asyncio.subprocess.Process | None = None
         self._said: deque[str] = deque(maxlen=_TAIL)
         self._listening: asyncio.Task[None] | None = None
@@ -72,24 +75,26 @@ class Worker:
         if self._process is None or self._process.stdin is None:
             raise EvaluatorError("the evaluator was not started")
         token = secrets.token_hex(16)
+        self._said.clear()
         try:
             self._process.stdin.write(msgspec.json.encode({**job, "token": token}) + b"\n")
             await self._process.stdin.drain()
         except OSError as error:
             raise EvaluatorError(f"the evaluator is gone: {error}; it said: {self.said()}") from None
-        return await self._read(seconds, "did not finish", token)
+        answer = await self._read(seconds, "did not finish", token)
+        self.spent = answer.spent
+        return answer
 
     async def _read(self, seconds: float, what: str, token: str = "") -> Answer:
-        """The answer with that token; what else an earlier job may have written is passed over."""
+        """The answer with that token; no job can write one, so anything else is nonsense."""
         try:
             async with asyncio.timeout(seconds):
-                for _ in range(_LINES):
-                    answer = await self._line()
-                    if answer is not None and answer.token == token:
-                        return answer
+                answer = await self._line()
         except TimeoutError:
             raise EvaluatorError(f"the evaluator {what} within {seconds:g} s; it said: {self.said()}") from None
-        raise EvaluatorError(f"the evaluator answered nonsense; it said: {self.said()}")
+        if answer is None or answer.token != token:
+            raise EvaluatorError(f"the evaluator answered nonsense; it said: {self.said()}")
+        return answer
 
     async def _line(self) -> Answer | None:
         if self._process is None or self._process.stdout is None:

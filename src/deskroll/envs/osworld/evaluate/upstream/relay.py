@@ -1,4 +1,7 @@
-"""What a job in a sandbox reaches: the read-only half of its desktop's guest, and two ports inside of the desktop.
+"""What a job in a sandbox reaches: some of its desktop's guest, and two ports inside of the desktop.
+
+Of the guest it is served what upstream's getters use: screen, tree, terminal, windows, files to read, and commands and
+Python to run, which can change anything in that desktop. Not served: set-up steps, actions, recordings, sessions.
 
 Guarantees: requests go through the desktop's own connection, so they end with its lease. A desktop that fails while it
 is asked is remembered (`failure`): upstream's getters keep that to themselves and would score 0.

@@ -1,7 +1,7 @@
 """What the inside of an evaluator's sandbox looks like, and the command that makes it.
 
 Inside: namespaces of its own, loopback as the only network; /usr, the base Python and upstream's environment read-only;
-one bounded folder in memory; the folder of the relay, through which the desktop is reached. No home, no keys, nothing
+two bounded folders in memory; the folder of the relay, through which the desktop is reached. No home, no keys, nothing
 of the worker's environment. Where the worker is root, its evaluators are nobody. It dies with the process that
 started it.
 """
@@ -18,7 +18,7 @@ from deskroll.errors import MissingDependency
 
 _HOST_UID = 65534
 _MB = 1024 * 1024
-_ROOM = str(512 * _MB)
+_ROOM, _SHARED_ROOM = str(512 * _MB), str(64 * _MB)
 _TMP = "/tmp"  # noqa: S108
 RELAY = "/relay"
 _ENV, _PYTHON = "/opt/osworld", "/opt/python"
@@ -57,7 +57,8 @@ def _program(environment: Path, base: Path) -> list[str]:
 def _arguments(binds: dict[str, str]) -> list[str]:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     args = ["--unshare-all", "--new-session", "--die-with-parent", "--uid", "1000", "--gid", "1000"]
-    args += ["--hostname", "evaluator", "--dev", "/dev", "--ro-bind", "/usr", "/usr"]
+    args += ["--hostname", "evaluator", "--dev", "/dev", "--size", _SHARED_ROOM, "--tmpfs", "/dev/shm"]  # noqa: S108
+    args += ["--remount-ro", "/dev", "--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib64"):
         if Path("/", name).is_symlink():
             args += ["--symlink", f"usr/{name}", f"/{name}"]

@@ -4,17 +4,22 @@
     worker.py --check  import everything, and say so
 
 RELAY is a folder with a socket `<port>.sock` for each port of the desktop that may be reached, and `files/`, which each
-job finds in its cache folder. Each job runs in a process of its own, forked after the imports; what it leaves running
-is killed before the next one. An answer holds the token of its job, which no earlier job can know.
+job finds in its cache folder. Each job runs in a process of its own, forked after the imports, and holds neither the
+standard input nor the standard output of this one: it leaves its answer in memory, and this process passes that on
+after every process of the job is dead, its files are gone and its connections are reset. What cannot be undone from
+here (a model's code ran; something could not be removed) is told with the answer: such a worker is `spent`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
+import fcntl
 import functools
 import importlib
 import json
+import math
 import os
 import resource
 import shutil
@@ -29,6 +34,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+HOSTNAME = "evaluator"
+"""Of the sandbox."""
 STUBBED = ("easyocr",)
 """Modules that are too heavy to be installed. A metric that uses one is not scored."""
 PORTS = (5000, 9222, 8080)
@@ -37,13 +44,29 @@ _ALLOWED = ("localhost", "127.0.0.1", "::1", "publicsuffix.org", "raw.githubuser
 """Names that may be looked up in vain: a package's list of domains is refreshed from the last two, or is not."""
 _RUNS_CODE = "check_python_file"
 """Metrics that run what a model wrote; what that looks up is its own affair, and no reason not to score it."""
-_LONGEST = 20_000
+_READERS = frozenset({
+    "PIL", "PyPDF2", "configparser", "csv", "docx", "ebooklib", "fitz", "json", "lzma", "mutagen", "odf", "openpyxl",
+    "pdfminer", "pdfplumber", "pptx", "pymupdf", "pypdf", "tarfile", "toml", "wave", "xml", "yaml", "zipfile", "zlib",
+})  # fmt: skip
+"""Libraries that read files: what they raise is the file's fault."""
+_UNREADABLE = ("XMLSyntaxError", "ParserError", "DatabaseError", "BadGzipFile")
+"""The same, of libraries that raise other things, too."""
+_TMP = "/tmp"  # noqa: S108
+_ROOMS = (_TMP, "/dev/shm")  # noqa: S108
+"""The folders that a job can write to."""
+_SHORT, _LONG = 2000, 20_000
+_PAPER = 200_000
+"""The longest answer of a job, in bytes."""
 _CHUNK = 65536
 _MEMORY = 4 * 1024**3
-_PR_SET_DUMPABLE = 4
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 
 missed: list[str] = []
 """What a job wanted and did not get, in words; kept because metrics catch every exception and answer 0."""
+
+
+class Broken(Exception):
+    """The file that is judged is not what its name says: 0."""
 
 
 class _Stub(types.ModuleType):
@@ -96,6 +119,8 @@ class Env:
         self.controller.retry_interval = 0.2
         self.absent: list[str] = []
         """Files that were asked for and are not in the desktop."""
+        self.fetched: list[str] = []
+        """Those that are."""
         self._get_file = self.controller.get_file
         self.controller.get_file = self._file
         self.cache_dir = cache
@@ -107,8 +132,7 @@ class Env:
 
     def _file(self, path: str) -> Any:
         data = self._get_file(path)
-        if data is None:
-            self.absent.append(path)
+        (self.absent if data is None else self.fetched).append(path)
         return data
 
     @property
@@ -131,39 +155,89 @@ def judge(job: dict[str, Any], package: tuple[Any, Any, Any], cache: str) -> flo
     try:
         given = [getattr(getters, "get_" + config["type"])(env, config) if config else None]
     except Exception as error:
-        if env.absent or isinstance(error, FileNotFoundError):
-            return 0.0
+        if not _no_room(error):
+            if env.absent or isinstance(error, FileNotFoundError):
+                return 0.0
+            if env.fetched and _unreadable(error):
+                raise Broken(_words(error)) from error
         raise
-    absent = bool(env.absent)
+    absent, of_files = bool(env.absent), bool(env.fetched) or _is_files(given[0])
     if job["expected"]:
         given.append(getattr(getters, "get_" + job["expected"]["type"])(env, job["expected"]))
+    measure = functools.partial(metric, **job["options"])
     try:
-        value = metric(*given, **job["options"])
-    except Exception:
-        if absent:
-            return 0.0
+        value = measure(*given)
+    except Exception as error:
+        if not _no_room(error):
+            if absent:
+                return 0.0
+            if of_files and _is_at_fault(error, measure, given[1:]):
+                raise Broken(_words(error)) from error
         raise
     if value is None:
         raise ValueError(job["func"] + " gave no value")
-    return float(value)
+    if not math.isfinite(value := float(value)):
+        raise ValueError(f"{job['func']} gave {value}, which is no score")
+    return value
+
+
+def _is_at_fault(error: Exception, measure: Callable[..., Any], expected: list[Any]) -> bool:
+    """Whether it was the result that a metric stumbled over: it gets on, or further, with the expected files alone."""
+    if not expected or not _is_files(expected[0]):
+        return _unreadable(error)
+    try:
+        return measure(expected[0], expected[0]) is not None
+    except Exception as other:  # noqa: BLE001  (whatever it is, the metric or the task is to blame)
+        return _unreadable(error) and not _unreadable(other)
+
+
+def _is_files(given: Any) -> bool:
+    each = given if isinstance(given, list) else [given]
+    return bool(each) and all(isinstance(one, str) and Path(one).is_file() for one in each)
+
+
+def _unreadable(error: BaseException) -> bool:
+    """Whether an error says that a file is not what its name says, by its kind or by who raised it."""
+    if isinstance(error, UnicodeDecodeError | EOFError | shutil.ReadError) or type(error).__name__ in _UNREADABLE:
+        return True
+    if type(error).__module__.partition(".")[0] in _READERS:
+        return True
+    last = ""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        last = frame.f_globals.get("__name__", "")
+    return isinstance(error, KeyError | ValueError | OSError) and last.partition(".")[0] in _READERS
+
+
+def _no_room(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _words(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:_SHORT]
 
 
 def answer(job: dict[str, Any], package: tuple[Any, Any, Any], relay: Path) -> dict[str, Any]:
-    """One job's answer: its value, or why there is none."""
+    """One job's answer: its value, or why there is none; with a 0 for a broken file, what is wrong with that."""
     if not job["func"].startswith(_RUNS_CODE):
         _watch_names()
     cache = tempfile.mkdtemp(prefix="cache-")
     os.chdir(cache)
-    if (relay / "files").is_dir():
-        shutil.copytree(relay / "files", cache, dirs_exist_ok=True)
+    said: dict[str, Any]
     try:
-        value = judge(job, package, cache)
+        if (relay / "files").is_dir():
+            shutil.copytree(relay / "files", cache, dirs_exist_ok=True)
+        said = {"value": judge(job, package, cache)}
+    except Broken as error:
+        said = {"value": 0.0, "error": str(error), "traceback": traceback.format_exc()[-_LONG:]}
     except BaseException as error:  # noqa: BLE001  (whatever it is, the other side is told)
-        return {"error": f"{type(error).__name__}: {error}"[:2000], "traceback": traceback.format_exc()[-_LONGEST:]}
-    finally:
-        os.chdir("/")
-        shutil.rmtree(cache, ignore_errors=True)
-    return {"error": missed[0], "traceback": "\n".join(missed)[:_LONGEST]} if missed else {"value": value}
+        said = {"error": _words(error), "traceback": traceback.format_exc()[-_LONG:]}
+    if os.statvfs(_TMP).f_bavail == 0:  # getters keep that to themselves, too
+        missed.append("needs more room than evaluators have")
+    return {"error": missed[0], "traceback": "\n".join(missed)[:_LONG]} if missed else said
 
 
 def _watch_names() -> None:
@@ -205,6 +279,7 @@ def listeners(relay: Path) -> list[tuple[socket.socket, str]]:
     found = []
     for port in PORTS:
         listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
         listener.listen()
         found.append((listener, str(relay / f"{port}.sock")))
@@ -220,12 +295,15 @@ def carry(ports: list[tuple[socket.socket, str]]) -> None:
         thread.join()
 
 
-def forked(work: Callable[[], None]) -> int:
-    """Do something in a process of its own, which never comes back here."""
+def forked(work: Callable[[], object], *closed: int) -> int:
+    """Do something in a process of its own, which never comes back here and has neither our input nor those files."""
     child = os.fork()
     if child:
         return child
     try:
+        for each in (0, *closed):
+            os.close(each)
+        os.open(os.devnull, os.O_RDONLY)  # takes the place of standard input
         resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         work()
@@ -236,40 +314,101 @@ def forked(work: Callable[[], None]) -> int:
 
 
 def end_others() -> None:
-    """Kill all processes but this one and the first: what a model wrote may have run, and nothing of it stays."""
+    """Kill all processes but this one and the first, and wait for them: what a model wrote may have run."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):
+    with contextlib.suppress(ChildProcessError):  # orphans, too, become children of this process
         while True:
             os.waitpid(-1, 0)
 
 
-def serve(relay: Path) -> None:
-    """Answer jobs until standard input ends."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what metrics print is no answer
-    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)  # nobody looks into this process
-    ports = listeners(relay)
-    package = load()
+def empty(rooms: tuple[str, ...], folders: list[str]) -> bool:
+    """Remove all that a job left in its folders, and make those anew that libraries expect; False if some is left."""
+    try:
+        for room in map(Path, rooms):
+            room.chmod(0o755)
+            for each in room.iterdir():
+                if each.is_dir() and not each.is_symlink():
+                    shutil.rmtree(each)
+                else:
+                    each.unlink()
+        for folder in folders:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+    except (OSError, RecursionError):
+        return False
+    return True
 
-    def say(said: dict[str, Any]) -> None:
-        answers.write(json.dumps(said) + "\n")
-        answers.flush()
 
-    say({})
-    for line in sys.stdin:
-        job = json.loads(line)
-        token = job.pop("token")
-        forked(functools.partial(carry, ports))
-        child = forked(lambda job=job, token=token: say(answer(job, package, relay) | {"token": token}))  # type: ignore[misc]
+def understood(paper: int, status: int) -> dict[str, Any]:
+    """What a job left as its answer, which may be anything: its value or its words, of bounded length."""
+    data = os.pread(paper, _PAPER + 1, 0)
+    try:
+        said = json.loads(data if len(data) <= _PAPER else b"")
+        value = said.get("value")
+        words = {name: str(said.get(name, ""))[:most] for name, most in (("error", _SHORT), ("traceback", _LONG))}
+        kept: dict[str, Any] = {name: text.encode(errors="replace").decode() for name, text in words.items()}
+        if value is not None:
+            kept["value"] = float(value)
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return {"error": f"the evaluator left no answer (status {status})"}
+    if status or not math.isfinite(kept.get("value", 0.0)):
+        return {"error": f"the evaluator died (status {status})" if status else "the value is no number"}
+    return kept
+
+
+class Server:
+    """Does one job after the other; whatever happens in one, the next finds everything as the first did."""
+
+    def __init__(self, relay: Path) -> None:
+        self._relay = relay
+        self._answers = os.dup(1)
+        os.dup2(2, 1)  # what metrics print is no answer
+        libc = ctypes.CDLL(None)
+        libc.prctl(_PR_SET_DUMPABLE, 0)  # nobody looks into this process
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        self._package = load()
+        self._ports = listeners(relay)
+        self._folders = [folder for folder, _, _ in os.walk(_TMP)]
+
+    def serve(self) -> None:
+        """Answer jobs until standard input ends."""
+        self._say({})
+        for line in sys.stdin:
+            job = json.loads(line)
+            token = job.pop("token")
+            self._say(self._do(job) | {"token": token})
+
+    def _do(self, job: dict[str, Any]) -> dict[str, Any]:
+        paper = os.memfd_create("answer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        ports = [listener.fileno() for listener, _ in self._ports]
+        forked(functools.partial(carry, self._ports), self._answers, paper)
+        child = forked(functools.partial(self._write, paper, job), self._answers, *ports)
         _, status = os.waitpid(child, 0)
         end_others()
-        if status:
-            say({"token": token, "error": f"the evaluator died (status {status})"})
+        said = understood(paper, status)
+        os.close(paper)
+        for listener, _ in self._ports:
+            listener.close()  # with all connections that nobody has accepted
+        self._ports = listeners(self._relay)
+        clean = empty(_ROOMS, self._folders)
+        return said | {"spent": bool(status) or not clean or job["func"].startswith(_RUNS_CODE)}
+
+    def _write(self, paper: int, job: dict[str, Any]) -> None:
+        said = json.dumps(answer(job, self._package, self._relay)).encode()
+        os.ftruncate(paper, 0)  # whoever wrote there is not the metric, nor who will
+        os.pwrite(paper, said, 0)
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(paper, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+
+    def _say(self, said: dict[str, Any]) -> None:
+        with os.fdopen(os.dup(self._answers), "w", encoding="utf-8") as file:
+            file.write(json.dumps(said) + "\n")
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--check":
         load()
+    elif socket.gethostname() != HOSTNAME:
+        sys.exit("worker.py kills and removes all that it can reach: it runs in its sandbox only")
     else:
-        serve(Path(sys.argv[1]))
+        Server(Path(sys.argv[1])).serve()
