@@ -12,8 +12,9 @@ import pytest
 
 from tests.commands import Commands, clean_environment
 
-# Whoever starts the tests in the background has SIGINT ignored, which commands would inherit and respect.
+# Whoever starts the tests in the background, or with nohup, has these ignored; commands would inherit and respect that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ALONE = ("desktops", "envs/osworld", "envs/test_osworld", "osworld", "rollout", "suites", "x11")
 """What paths of tests that are all `alone` begin with: they load the machine, look at all of it, or have deadlines."""
