@@ -54,4 +54,5 @@ def deskroll() -> Iterator[Commands]:
 def env() -> Iterator[dict[str, str]]:
     """An environment without keys, with a place of its own for sockets, whose paths must be short."""
     with tempfile.TemporaryDirectory(prefix="deskroll-run-") as folder:
+        Path(folder).chmod(0o711)  # as `runtime_folder`: each desktop is another user
         yield clean_environment(Path(folder))
