@@ -137,7 +137,8 @@ def test_the_demo_plays_the_solutions_on_small_programs(env: dict[str, str], tmp
     assert count >= 25
     assert f"{count} of {count} tasks came out right" in result.stdout
     assert {path.name for path in out.iterdir()} == {"runs", "report.html", "desktops.png"}
-    assert Image.open(out / "desktops.png").size == (1304, 824)
+    with Image.open(out / "desktops.png") as picture:
+        assert picture.size == (1304, 824)
     page = (out / "report.html").read_text()
     assert all(task.id in page for task in small_tasks(TASKS))
 
