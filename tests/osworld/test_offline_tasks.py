@@ -5,8 +5,8 @@ where they are at hand. Two of the offline tasks are not among them:
 
 - 937087b6 (make VLC the default player): where VLC is the only player, it is the default already, so that an untouched
   desktop scores 1.
-- ef9d12bd (bring Impress's slide panel back): its set-up hides the panel by keys that count on a profile without the
-  dialogs of a first start, and on the menu of another version.
+- ef9d12bd (bring Impress's slide panel back): not tried; its set-up hides the panel by keys, which the dialogs of a
+  first start would take.
 """
 
 from __future__ import annotations

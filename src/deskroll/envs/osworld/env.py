@@ -21,7 +21,7 @@ from deskroll.envs.base import Ending, Means, Moment
 from deskroll.envs.osworld.evaluate import check_evaluator, close_crew, evaluate
 from deskroll.envs.osworld.observe import View
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import Around, bundled_files, check_steps, prepare
+from deskroll.envs.osworld.setup import Around, bundled_files, check_steps, perform
 from deskroll.errors import GuestError, InputError, SetupError
 from deskroll.types import Observation, Phase, Score, StopReason, Task, Tool, ToolRequest
 
@@ -103,7 +103,7 @@ class OSWorldEnv:
     async def reset(self) -> Observation:
         """Perform the set-up steps, and look."""
         try:
-            await prepare(self._task, self._desktop, self._around)
+            await perform(self._task.setup, self._desktop, self._around)
         finally:
             if self._around.took:
                 self._means.keep("setup.json", msgspec.json.encode(self._around.took))

@@ -11,6 +11,6 @@ accounts.py   the files that hold an account; drive.py googledrive; login.py log
 """
 
 from deskroll.envs.osworld.setup.around import Around
-from deskroll.envs.osworld.setup.steps import STEPS, bundled_files, check_steps, perform, prepare
+from deskroll.envs.osworld.setup.steps import STEPS, bundled_files, check_steps, perform
 
-__all__ = ["STEPS", "Around", "bundled_files", "check_steps", "perform", "prepare"]
+__all__ = ["STEPS", "Around", "bundled_files", "check_steps", "perform"]

@@ -87,13 +87,11 @@ def _steps(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield f"{name}[{n}]", step
 
 
-async def prepare(task: Task, desktop: Desktop, around: Around) -> None:
-    """Perform a task's set-up steps in order; what they leave behind on this side is in `around.outputs`."""
-    await perform(task.setup, desktop, around)
-
-
 async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, around: Around) -> None:
-    """Perform steps in order. Raises `SetupError`, or a `DesktopError` when it is the desktop that failed."""
+    """Perform steps in order; what they leave on this side is in `around`.
+
+    Raises `SetupError`, or a `DesktopError` when it is the desktop that failed.
+    """
     for n, step in enumerate(steps):
         kind = str(step.get("type"))
         where = f"task {around.task_id!r}, set-up step {n} ({plain(kind, 80)})"
