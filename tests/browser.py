@@ -22,17 +22,24 @@ const tell = () => fetch("/said", {method: "POST", body: JSON.stringify(said)});
 film.onerror = () => { said.error = film.error.message; tell(); };
 film.onloadeddata = () => {
   Object.assign(said, {width: film.videoWidth, height: film.videoHeight, duration: film.duration});
+  film.requestVideoFrameCallback(look);
   film.currentTime = film.duration - 0.1;
 };
-film.onseeked = () => {
+// "seeked" may come before the picture does: only a frame callback says which picture is there to be drawn.
+const look = (now, frame) => {
+  if (frame.mediaTime == 0) return film.requestVideoFrameCallback(look);
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [film.videoWidth, film.videoHeight];
   const pen = canvas.getContext("2d");
   pen.drawImage(film, 0, 0);
   said.last = Array.from(pen.getImageData(10, 10, 1, 1).data.slice(0, 3));
-  film.onseeked = null;
   film.currentTime = 0;
-  film.ontimeupdate = () => { if (film.currentTime > 0.1) { film.ontimeupdate = null; said.played = true; tell(); } };
+  film.ontimeupdate = () => {
+    if (film.seeking || film.currentTime < 0.1 || film.currentTime > film.duration - 0.1) return;
+    film.ontimeupdate = null;
+    said.played = true;
+    tell();
+  };
   film.play();
 };
 </script>"""
