@@ -329,14 +329,12 @@ async def test_the_nursery_imports_nothing_from_the_current_folder(
 
 
 async def test_a_failing_boot_says_why_and_leaves_nothing(
-    runtime_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    runtime_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = tmp_path / "bin"
-    fake.mkdir()
+    fake = runtime_folder / "bin"  # not pytest's folder: that one is closed to the user that desktops are
+    fake.mkdir(exist_ok=True)
     (fake / "bwrap").write_text("#!/bin/sh\necho 'No permissions to create new namespace' >&2\nexit 1\n")
     (fake / "bwrap").chmod(0o755)
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        folder.chmod(0o755)
     monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
     before = set((runtime_folder / "desktops").glob("*"))
     async with LocalProvider() as local:
