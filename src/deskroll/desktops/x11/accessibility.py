@@ -9,7 +9,7 @@ died raises DesktopLost; one whose bus or registry hangs raises DesktopTimeout; 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -34,6 +34,10 @@ from deskroll.errors import DesktopLost, DesktopTimeout
 __all__ = ["NAMESPACES", "Accessibility", "Cut", "CutReason", "Limits", "Tree"]
 
 _REGISTRY = ("org.a11y.atspi.Registry", ROOT_PATH)
+_EVENTS = ("org.a11y.atspi.Registry", "/org/a11y/atspi/registry")
+_LISTEN = Method("org.a11y.atspi.Registry", "RegisterEvent", "sass", arguments=("object:deskroll-reads", [], ""))
+"""For an event that does not exist. GTK's and LibreOffice's bridge has the list of all its objects, which saves asking
+for each, only while somebody listens for some event."""
 _BUS = ("org.freedesktop.DBus", "/org/freedesktop/DBus")
 _NAME_OWNER = Method("org.freedesktop.DBus", "GetNameOwner", "s", "s")
 _PROCESS_ID = Method("org.freedesktop.DBus", "GetConnectionUnixProcessID", "s", "u")
@@ -58,6 +62,8 @@ class Tree:
     """Elements below the root."""
     cuts: tuple[Cut, ...] = ()
     """What is missing and why; empty when the tree is whole."""
+    calls: int = field(default=0, compare=False)
+    """How many questions it took."""
 
 
 class Accessibility:
@@ -67,6 +73,7 @@ class Accessibility:
         self._session_bus_address = session_bus_address
         self._connection: Connection | None = None
         self._registry: object = None  # its name on the bus
+        self._listens = False  # on this connection
         self._turn = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -102,6 +109,7 @@ class Accessibility:
             await self._disconnect()
         if self._connection is None:
             self._connection = await connect(self._session_bus_address, limits.deadline_s)
+            self._listens = False
         return self._connection
 
     async def _disconnect(self) -> None:
@@ -128,6 +136,9 @@ class Accessibility:
         """The registry starts by itself when it is asked; that may take a while on a busy machine."""
         window = Window(connection, 1, limits.deadline_s, deadline)
         try:
+            if limits.bulk and not self._listens:
+                await window.run([Call(_EVENTS, _LISTEN)])
+                self._listens = True
             (refs,) = await window.run([Call(_REGISTRY, CHILDREN)])
         except NoAnswer as silence:
             if not connection.alive:
@@ -194,4 +205,4 @@ def _tree(walks: list[ProgramWalk], names: list[str]) -> Tree:
         elif walk.cuts:  # without a root and without a cut, the program has ended meanwhile
             applications.append(Node((walk.bus_name, ROOT_PATH), name=name, role=_APPLICATION, cut=walk.cuts[0]))
     nodes = sum(max(walk.count, 1 if walk.cuts else 0) for walk in walks)
-    return Tree(to_xml(applications), nodes, tuple(cuts))
+    return Tree(to_xml(applications), nodes, tuple(cuts), sum(walk.calls for walk in walks))

@@ -123,6 +123,8 @@ class Window:
     """At most `in_flight` unanswered calls at a time, each call sent when an earlier one was answered."""
 
     def __init__(self, connection: Connection, in_flight: int, silence_s: float, deadline: float) -> None:
+        self.calls = 0
+        """How many were made."""
         self._connection = connection
         self._in_flight = in_flight
         self._silence_s = silence_s
@@ -136,6 +138,7 @@ class Window:
         if not calls:
             return []
         batch = _Batch(self._connection, calls)
+        self.calls += len(calls)
         try:
             for _ in range(self._in_flight):
                 batch.send_next()
@@ -192,7 +195,7 @@ class _Batch:
 def _value(message: Message, method: Method) -> object:
     if message.message_type is not MessageType.METHOD_RETURN or message.signature != method.gives:
         return None
-    value: object = message.body[0]
+    value: object = message.body[0] if message.body else None
     if isinstance(value, Variant):
         return value.value if value.signature == method.holds else None
     return value

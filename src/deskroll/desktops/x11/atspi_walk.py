@@ -39,6 +39,7 @@ _TEXT = Method(ATSPI + "Text", "GetText", "ii", "s")
 _VALUES = Method("org.freedesktop.DBus.Properties", "GetAll", "s", "a{sv}", (_VALUE,))
 _ACTIONS = Method(ATSPI + "Action", "GetActions", gives="a(sss)")
 _ACTION_NAME = Method(ATSPI + "Action", "GetName", "i", "s")
+_TOOLKIT = property_of(ATSPI + "Application", "ToolkitName", "s")
 _ITEMS = Method(ATSPI + "Cache", "GetItems", gives="a((so)(so)(so)iiassusau)")
 _CACHE_PATH = "/org/a11y/atspi/cache"
 
@@ -98,7 +99,13 @@ class ProgramWalk:
         self.bus_name = bus_name
         self._start = (bus_name, path)
         self._items: dict[Ref, _Item] = {}
-        self._bridged = False  # known to use AT-SPI's own bridge, which answers GetAll
+        self._values_at_once = False
+        self._action_names: dict[tuple[object, ...], str] = {}  # of each kind of action that was asked for
+
+    @property
+    def calls(self) -> int:
+        """How many questions were asked."""
+        return self._window.calls
 
     async def run(self) -> None:
         """Read everything, or as much as the limits and the program allow."""
@@ -115,8 +122,10 @@ class ProgramWalk:
 
     async def _load_items(self) -> None:
         """What the program knows of its objects by heart: true at this moment, but not always complete."""
-        (items,) = await self._window.run([Call((self.bus_name, _CACHE_PATH), _ITEMS)])
-        self._bridged = items is not None
+        items, toolkit = await self._window.run(
+            [Call((self.bus_name, _CACHE_PATH), _ITEMS), Call(self._start, _TOOLKIT)]
+        )
+        self._values_at_once = toolkit not in {None, "Qt"}  # Qt 5 reads a second argument of GetAll, which has none
         if items is not None:
             self._items = {item[0]: item for item in cast(list[_Item], items)}
 
@@ -127,6 +136,7 @@ class ProgramWalk:
         there = [node for node in level if node.role is not None and (node.showing or not _is_cell(node))]
         await self._ask([question for node in there for question in self._details(node)])
         await self._ask([question for node in there for question in self._contents(node)])
+        await self._name_actions(there)
         deepest = depth == self._limits.max_depth
         following = [] if deepest else [child for node in there for child in await self._children(node)]
         for node in there:
@@ -172,9 +182,9 @@ class ProgramWalk:
             yield node, "extents", Call(ref, _EXTENTS)
         if "Text" in node.interfaces:
             yield node, "character_count", Call(ref, _CHARACTER_COUNT)
-        if "Value" in node.interfaces and self._bridged:
+        if "Value" in node.interfaces and self._values_at_once:
             yield node, "values", Call(ref, _VALUES)
-        elif "Value" in node.interfaces:  # Qt 5 reads a second argument of GetAll, which it does not have
+        elif "Value" in node.interfaces:
             for key, method in _VALUE_PROPERTIES.items():
                 yield node, f"values.{key}", Call(ref, method)
         if "Action" in node.interfaces:
@@ -190,8 +200,21 @@ class ProgramWalk:
             self._cut(node, CutReason.TEXT)
         if length > 0:
             yield node, "text", Call(ref, _TEXT, (0, min(length, self._limits.max_text)))
-        for index in range(len(node.actions or ())):  # GetActions gives names in the user's language
-            yield node, f"action_names.{index}", Call(ref, _ACTION_NAME, (index,))
+
+    async def _name_actions(self, nodes: list[Node]) -> None:
+        """GetActions gives names in the user's language; what they are called in the program is asked once a kind."""
+        kinds = [
+            (node, index, (node.role, index, *action[:2]))
+            for node in nodes
+            for index, action in enumerate(node.actions or ())
+        ]
+        unknown = {kind: Call(node.ref, _ACTION_NAME, (index,)) for node, index, kind in kinds}
+        unknown = {kind: call for kind, call in unknown.items() if kind not in self._action_names}
+        for kind, name in zip(unknown, await self._window.run(list(unknown.values())), strict=True):
+            if name is not None:
+                self._action_names[kind] = cast(str, name)
+        for node, index, kind in kinds:
+            node.action_names[index] = self._action_names.get(kind, "")
 
     async def _children(self, node: Node) -> list[Node]:
         count = node.child_count or 0
@@ -224,8 +247,6 @@ def _store(node: Node, field: str, answer: object) -> None:
         node.values = _numbers(cast(dict[str, Variant], answer))
     elif name == "values":
         node.values[key] = cast(float, answer)
-    elif name == "action_names":
-        node.action_names[int(key)] = cast(str, answer)
     else:
         setattr(node, field, answer)
 
