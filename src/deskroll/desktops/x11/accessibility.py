@@ -34,10 +34,6 @@ from deskroll.errors import DesktopLost, DesktopTimeout
 __all__ = ["NAMESPACES", "Accessibility", "Cut", "CutReason", "Limits", "Tree"]
 
 _REGISTRY = ("org.a11y.atspi.Registry", ROOT_PATH)
-_EVENTS = ("org.a11y.atspi.Registry", "/org/a11y/atspi/registry")
-_LISTEN = Method("org.a11y.atspi.Registry", "RegisterEvent", "sass", arguments=("object:deskroll-reads", [], ""))
-"""For an event that does not exist. GTK's and LibreOffice's bridge has the list of all its objects, which saves asking
-for each, only while somebody listens for some event."""
 _BUS = ("org.freedesktop.DBus", "/org/freedesktop/DBus")
 _NAME_OWNER = Method("org.freedesktop.DBus", "GetNameOwner", "s", "s")
 _PROCESS_ID = Method("org.freedesktop.DBus", "GetConnectionUnixProcessID", "s", "u")
@@ -73,7 +69,6 @@ class Accessibility:
         self._session_bus_address = session_bus_address
         self._connection: Connection | None = None
         self._registry: object = None  # its name on the bus
-        self._listens = False  # on this connection
         self._turn = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -109,7 +104,6 @@ class Accessibility:
             await self._disconnect()
         if self._connection is None:
             self._connection = await connect(self._session_bus_address, limits.deadline_s)
-            self._listens = False
         return self._connection
 
     async def _disconnect(self) -> None:
@@ -136,9 +130,6 @@ class Accessibility:
         """The registry starts by itself when it is asked; that may take a while on a busy machine."""
         window = Window(connection, 1, limits.deadline_s, deadline)
         try:
-            if limits.bulk and not self._listens:
-                await window.run([Call(_EVENTS, _LISTEN)])
-                self._listens = True
             (refs,) = await window.run([Call(_REGISTRY, CHILDREN)])
         except NoAnswer as silence:
             if not connection.alive:

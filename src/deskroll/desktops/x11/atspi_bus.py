@@ -195,7 +195,7 @@ class _Batch:
 def _value(message: Message, method: Method) -> object:
     if message.message_type is not MessageType.METHOD_RETURN or message.signature != method.gives:
         return None
-    value: object = message.body[0] if message.body else None
+    value: object = message.body[0]
     if isinstance(value, Variant):
         return value.value if value.signature == method.holds else None
     return value

@@ -5,6 +5,9 @@ many in flight as the window allows: how often an answer is waited for depends o
 on its size. Level by level also makes cuts predictable: what is missing is the deepest, and the same objects
 are missing whether one call was in flight or sixty-four.
 
+AT-SPI's list of all objects (`Cache.GetItems`) is not used: programs have it only while somebody listens for events,
+and with a listener GTK's icon views make their objects too early and call what they show hidden.
+
 Guarantees: an object is in the result only when everything about it was asked; an object that vanished
 meanwhile is left out; a program that stops answering leaves the levels that it did answer.
 """
@@ -31,7 +34,6 @@ _VALUE = ATSPI + "Value"
 CHILDREN = Method(_ACCESSIBLE, "GetChildren", gives="a(so)")
 _CHILD_AT = Method(_ACCESSIBLE, "GetChildAtIndex", "i", "(so)")
 _CHILD_COUNT = property_of(_ACCESSIBLE, "ChildCount", "i")
-_ATTRIBUTES = Method(_ACCESSIBLE, "GetAttributes", gives="a{ss}")
 _ROLE_NAME = Method(_ACCESSIBLE, "GetRoleName", gives="s")
 _EXTENTS = Method(ATSPI + "Component", "GetExtents", "u", "(iiii)", (0,))
 _CHARACTER_COUNT = property_of(ATSPI + "Text", "CharacterCount", "i")
@@ -40,8 +42,6 @@ _VALUES = Method("org.freedesktop.DBus.Properties", "GetAll", "s", "a{sv}", (_VA
 _ACTIONS = Method(ATSPI + "Action", "GetActions", gives="a(sss)")
 _ACTION_NAME = Method(ATSPI + "Action", "GetName", "i", "s")
 _TOOLKIT = property_of(ATSPI + "Application", "ToolkitName", "s")
-_ITEMS = Method(ATSPI + "Cache", "GetItems", gives="a((so)(so)(so)iiassusau)")
-_CACHE_PATH = "/org/a11y/atspi/cache"
 
 _IDENTITY = (
     ("name", property_of(_ACCESSIBLE, "Name", "s")),
@@ -49,6 +49,7 @@ _IDENTITY = (
     ("role", Method(_ACCESSIBLE, "GetRole", gives="u")),
     ("state_words", Method(_ACCESSIBLE, "GetState", gives="au")),
     ("interfaces", Method(_ACCESSIBLE, "GetInterfaces", gives="as")),
+    ("attributes", Method(_ACCESSIBLE, "GetAttributes", gives="a{ss}")),
 )
 _VALUE_NAMES = {
     "value": "CurrentValue",
@@ -61,9 +62,6 @@ _VALUE_PROPERTIES = {key: property_of(_VALUE, name, "d") for key, name in _VALUE
 Question = tuple[Node, str, Call]
 """The field of a node that an answer fills, and the call that brings it."""
 
-_Item = tuple[Ref, Ref, Ref, int, int, list[str], str, int, str, list[int]]
-"""An object, its application, parent, index, child count, interfaces, name, role, description and states."""
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -71,8 +69,8 @@ class Limits:
 
     in_flight: int = 64
     """Unanswered calls to one program. 1: everything one call after the other, programs too."""
-    bulk: bool = True
-    """Ask each program for many objects at once where it can do that; the result is the same."""
+    at_once: bool = True
+    """Ask for all of an object's values in one question where the program can answer that; the result is the same."""
     max_nodes: int = 20_000
     """Objects of one program."""
     max_depth: int = 50
@@ -98,8 +96,7 @@ class ProgramWalk:
         self._limits = limits
         self.bus_name = bus_name
         self._start = (bus_name, path)
-        self._items: dict[Ref, _Item] = {}
-        self._values_at_once = False
+        self._at_once = False
         self._action_names: dict[tuple[object, ...], str] = {}  # of each kind of action that was asked for
 
     @property
@@ -110,8 +107,9 @@ class ProgramWalk:
     async def run(self) -> None:
         """Read everything, or as much as the limits and the program allow."""
         try:
-            if self._limits.bulk:
-                await self._load_items()
+            if self._limits.at_once:
+                (toolkit,) = await self._window.run([Call(self._start, _TOOLKIT)])
+                self._at_once = toolkit not in {None, "Qt"}  # Qt 5 reads a second argument of GetAll, which has none
             level = [Node(self._start)]
             for depth in range(1, self._limits.max_depth + 1):
                 level = await self._read_level(level, depth)
@@ -119,15 +117,6 @@ class ProgramWalk:
                     break
         except NoAnswer as stop:
             self._cut(self.root, stop.reason)
-
-    async def _load_items(self) -> None:
-        """What the program knows of its objects by heart: true at this moment, but not always complete."""
-        items, toolkit = await self._window.run(
-            [Call((self.bus_name, _CACHE_PATH), _ITEMS), Call(self._start, _TOOLKIT)]
-        )
-        self._values_at_once = toolkit not in {None, "Qt"}  # Qt 5 reads a second argument of GetAll, which has none
-        if items is not None:
-            self._items = {item[0]: item for item in cast(list[_Item], items)}
 
     async def _read_level(self, level: list[Node], depth: int) -> list[Node]:
         """Read these objects and hang them into the tree; returns the next level, not read yet."""
@@ -159,19 +148,10 @@ class ProgramWalk:
                 _store(node, field, answer)
 
     def _identity(self, level: list[Node]) -> Iterator[Question]:
-        """What every object has, as far as the program's own list does not tell it already."""
+        """What every object has."""
         for node in level:
-            item = self._items.get(node.ref)
-            if item is None:
-                for field, method in _IDENTITY:
-                    yield node, field, Call(node.ref, method)
-            else:
-                _, _, _, _, count, interfaces, node.name, node.role, _, node.state_words = item
-                node.interfaces = _short(interfaces)
-                node.child_count = count
-                if count < 0:  # menus and tables: programs do not count their children for the list
-                    yield node, "child_count", Call(node.ref, _CHILD_COUNT)
-            yield node, "attributes", Call(node.ref, _ATTRIBUTES)
+            for field, method in _IDENTITY:
+                yield node, field, Call(node.ref, method)
 
     def _details(self, node: Node) -> Iterator[Question]:
         """What hangs on the object's interfaces, role and states."""
@@ -182,7 +162,7 @@ class ProgramWalk:
             yield node, "extents", Call(ref, _EXTENTS)
         if "Text" in node.interfaces:
             yield node, "character_count", Call(ref, _CHARACTER_COUNT)
-        if "Value" in node.interfaces and self._values_at_once:
+        if "Value" in node.interfaces and self._at_once:
             yield node, "values", Call(ref, _VALUES)
         elif "Value" in node.interfaces:
             for key, method in _VALUE_PROPERTIES.items():
