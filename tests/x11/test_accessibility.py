@@ -207,12 +207,9 @@ async def test_it_is_the_same_however_it_is_read(xsession: XSession, reader: Acc
     pipelined, _ = await tree_with(reader, has("application[@name='mousepad']/frame//text"), "mousepad is there")
 
     sequential = await reader.read(Limits(in_flight=1, silence_s=30, deadline_s=60))
-    one_by_one = await reader.read(Limits(at_once=False, silence_s=30, deadline_s=60))
 
     assert pipelined.nodes > 200
     assert sequential == pipelined
-    assert one_by_one == pipelined
-    assert pipelined.calls < one_by_one.calls
 
 
 @pytest.mark.parametrize(

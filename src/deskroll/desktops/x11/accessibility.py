@@ -9,7 +9,7 @@ died raises DesktopLost; one whose bus or registry hangs raises DesktopTimeout; 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self, cast
@@ -58,8 +58,6 @@ class Tree:
     """Elements below the root."""
     cuts: tuple[Cut, ...] = ()
     """What is missing and why; empty when the tree is whole."""
-    calls: int = field(default=0, compare=False)
-    """How many questions it took."""
 
 
 class Accessibility:
@@ -196,4 +194,4 @@ def _tree(walks: list[ProgramWalk], names: list[str]) -> Tree:
         elif walk.cuts:  # without a root and without a cut, the program has ended meanwhile
             applications.append(Node((walk.bus_name, ROOT_PATH), name=name, role=_APPLICATION, cut=walk.cuts[0]))
     nodes = sum(max(walk.count, 1 if walk.cuts else 0) for walk in walks)
-    return Tree(to_xml(applications), nodes, tuple(cuts), sum(walk.calls for walk in walks))
+    return Tree(to_xml(applications), nodes, tuple(cuts))

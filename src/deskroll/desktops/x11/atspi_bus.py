@@ -123,8 +123,6 @@ class Window:
     """At most `in_flight` unanswered calls at a time, each call sent when an earlier one was answered."""
 
     def __init__(self, connection: Connection, in_flight: int, silence_s: float, deadline: float) -> None:
-        self.calls = 0
-        """How many were made."""
         self._connection = connection
         self._in_flight = in_flight
         self._silence_s = silence_s
@@ -138,7 +136,6 @@ class Window:
         if not calls:
             return []
         batch = _Batch(self._connection, calls)
-        self.calls += len(calls)
         try:
             for _ in range(self._in_flight):
                 batch.send_next()

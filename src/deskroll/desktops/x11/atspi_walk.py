@@ -5,8 +5,9 @@ many in flight as the window allows: how often an answer is waited for depends o
 on its size. Level by level also makes cuts predictable: what is missing is the deepest, and the same objects
 are missing whether one call was in flight or sixty-four.
 
-AT-SPI's list of all objects (`Cache.GetItems`) is not used: programs have it only while somebody listens for events,
-and with a listener GTK's icon views make their objects too early and call what they show hidden.
+Shorter ways exist and are not taken, since looking must change nothing. AT-SPI's list of all objects (`Cache.GetItems`)
+is there only while somebody listens for events, and with a listener GTK's icon views call what they show hidden. All
+values in one question (`GetAll`) end Chromium.
 
 Guarantees: an object is in the result only when everything about it was asked; an object that vanished
 meanwhile is left out; a program that stops answering leaves the levels that it did answer.
@@ -18,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from dbus_fast import Variant
 from dbus_fast.validators import is_bus_name_valid
 
 from deskroll.desktops.x11.atspi_bus import Call, Method, NoAnswer, Window, property_of
@@ -38,10 +38,8 @@ _ROLE_NAME = Method(_ACCESSIBLE, "GetRoleName", gives="s")
 _EXTENTS = Method(ATSPI + "Component", "GetExtents", "u", "(iiii)", (0,))
 _CHARACTER_COUNT = property_of(ATSPI + "Text", "CharacterCount", "i")
 _TEXT = Method(ATSPI + "Text", "GetText", "ii", "s")
-_VALUES = Method("org.freedesktop.DBus.Properties", "GetAll", "s", "a{sv}", (_VALUE,))
 _ACTIONS = Method(ATSPI + "Action", "GetActions", gives="a(sss)")
 _ACTION_NAME = Method(ATSPI + "Action", "GetName", "i", "s")
-_TOOLKIT = property_of(ATSPI + "Application", "ToolkitName", "s")
 
 _IDENTITY = (
     ("name", property_of(_ACCESSIBLE, "Name", "s")),
@@ -69,8 +67,6 @@ class Limits:
 
     in_flight: int = 64
     """Unanswered calls to one program. 1: everything one call after the other, programs too."""
-    at_once: bool = True
-    """Ask for all of an object's values in one question where the program can answer that; the result is the same."""
     max_nodes: int = 20_000
     """Objects of one program."""
     max_depth: int = 50
@@ -96,20 +92,11 @@ class ProgramWalk:
         self._limits = limits
         self.bus_name = bus_name
         self._start = (bus_name, path)
-        self._at_once = False
         self._action_names: dict[tuple[object, ...], str] = {}  # of each kind of action that was asked for
-
-    @property
-    def calls(self) -> int:
-        """How many questions were asked."""
-        return self._window.calls
 
     async def run(self) -> None:
         """Read everything, or as much as the limits and the program allow."""
         try:
-            if self._limits.at_once:
-                (toolkit,) = await self._window.run([Call(self._start, _TOOLKIT)])
-                self._at_once = toolkit not in {None, "Qt"}  # Qt 5 reads a second argument of GetAll, which has none
             level = [Node(self._start)]
             for depth in range(1, self._limits.max_depth + 1):
                 level = await self._read_level(level, depth)
@@ -162,9 +149,7 @@ class ProgramWalk:
             yield node, "extents", Call(ref, _EXTENTS)
         if "Text" in node.interfaces:
             yield node, "character_count", Call(ref, _CHARACTER_COUNT)
-        if "Value" in node.interfaces and self._at_once:
-            yield node, "values", Call(ref, _VALUES)
-        elif "Value" in node.interfaces:
+        if "Value" in node.interfaces:
             for key, method in _VALUE_PROPERTIES.items():
                 yield node, f"values.{key}", Call(ref, method)
         if "Action" in node.interfaces:
@@ -223,20 +208,10 @@ def _store(node: Node, field: str, answer: object) -> None:
     name, _, key = field.partition(".")
     if field == "interfaces":
         node.interfaces = _short(cast(list[str], answer))
-    elif field == "values":
-        node.values = _numbers(cast(dict[str, Variant], answer))
     elif name == "values":
         node.values[key] = cast(float, answer)
     else:
         setattr(node, field, answer)
-
-
-def _numbers(properties: dict[str, Variant]) -> dict[str, float]:
-    return {
-        key: properties[name].value
-        for key, name in _VALUE_NAMES.items()
-        if name in properties and properties[name].signature == "d"
-    }
 
 
 def _is_cell(node: Node) -> bool:
