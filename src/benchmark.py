@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -86,36 +87,38 @@ class Benchmark:
     ) -> list[EvaluationResult]:
         """Judge answers: a mapping from id to answer, or records with `task_id` (or `id`) and `answer`.
 
-        Every task is in the result: one without an answer scores 0, and one whose record holds an error and no answer
-        is not scored. Tasks without a reference answer keep the score of their record. `judge_model` is for the metric
-        llm_judgement.
+        Every task is in the result. One without an answer scores 0; where its record holds an error, it keeps the
+        record's `evaluation_score`: 0 where the agent failed, none where the machine did. Tasks without a reference
+        answer keep the score of their record, too. `judge_model` is for the metric llm_judgement.
         """
         if metric not in METRICS:
             raise InputError(f"metric is {metric!r}; allowed: {', '.join(METRICS)}")
         if judge_model and not METRICS[metric].judged:
             raise InputError(f"judge_model is {judge_model!r}, and {metric} asks no model: leave it out")
-        answers, errors, judged = _answers(predictions)
+        answers, errors, recorded = _answers(predictions)
         if unknown := answers.keys() - {task.id for task in self.tasks}:
             raise InputError(f"{self.data_path}: there is no task {min(unknown)!r}, of which there is an answer")
         if METRICS[metric].judged:
             load_env(Path.cwd())
-        results = run_to_end(self._judged(answers, errors, metric, judge_model))
-        return [_as_judged(each, judged.get(each.item_id)) for each in results]
+        results = run_to_end(self._judged(answers, metric, judge_model))
+        return [_as_recorded(each, errors.get(each.item_id, ""), recorded.get(each.item_id)) for each in results]
 
-    async def _judged(
-        self, answers: Mapping[str, str | None], errors: Mapping[str, str], metric: str, judge_model: str
-    ) -> list[EvaluationResult]:
-        settings = ModelSettings(max_in_flight=_JUDGEMENTS)
-        if judge_model:
-            settings = settings.model_copy(update={"name": judge_model})
-        async with ChatClient(settings) as judge:
-            return await asyncio.gather(
-                *(_judged(task, answers.get(task.id), errors.get(task.id, ""), metric, judge) for task in self.tasks)
-            )
+    async def _judged(self, answers: Mapping[str, str | None], metric: str, judge_model: str) -> list[EvaluationResult]:
+        async with AsyncExitStack() as stack:
+            judge = None
+            if METRICS[metric].judged:  # the others ask no model, and need no settings for one
+                settings = ModelSettings(max_in_flight=_JUDGEMENTS)
+                if judge_model:
+                    settings = settings.model_copy(update={"name": judge_model})
+                judge = await stack.enter_async_context(ChatClient(settings))
+            return await asyncio.gather(*(_judged(task, answers.get(task.id), metric, judge) for task in self.tasks))
 
 
-async def _judged(task: Task, answer: str | None, error: str, metric: str, judge: ChatClient) -> EvaluationResult:
-    score = await _score(task, answer, error, metric, judge)
+async def _judged(task: Task, answer: str | None, metric: str, judge: ChatClient | None) -> EvaluationResult:
+    try:
+        score = await score_answer(metric, answer, task.answer, question=task.instruction, judge=judge)
+    except EvaluatorError as failed:
+        score = Score(value=None, reason=str(failed))
     return EvaluationResult(
         item_id=task.id,
         question=task.instruction,
@@ -127,24 +130,15 @@ async def _judged(task: Task, answer: str | None, error: str, metric: str, judge
     )
 
 
-async def _score(task: Task, answer: str | None, error: str, metric: str, judge: ChatClient) -> Score:
-    if answer is None and error:
-        return Score(value=None, reason=error)
-    try:
-        return await score_answer(metric, answer, task.answer, question=task.instruction, judge=judge)
-    except EvaluatorError as failed:
-        return Score(value=None, reason=str(failed))
-
-
 def _answers(
     predictions: Mapping[str, str | None] | Sequence[Mapping[str, Any]],
 ) -> tuple[dict[str, str | None], dict[str, str], dict[str, float]]:
-    """Answers, errors, and the scores of tasks that were judged when they ran, by the task's id."""
+    """Answers, errors, and the scores that were given when the tasks ran, by the task's id."""
     if isinstance(predictions, Mapping):
         return {str(name): _text(answer, str(name)) for name, answer in predictions.items()}, {}, {}
     answers: dict[str, str | None] = {}
     errors: dict[str, str] = {}
-    judged: dict[str, float] = {}
+    recorded: dict[str, float] = {}
     for n, record in enumerate(predictions):
         if not isinstance(record, Mapping):
             raise InputError(
@@ -159,15 +153,17 @@ def _answers(
         if record.get("error"):
             errors[str(name)] = str(record["error"])
         if isinstance(record.get("evaluation_score"), int | float):
-            judged[str(name)] = float(record["evaluation_score"])
-    return answers, errors, judged
+            recorded[str(name)] = float(record["evaluation_score"])
+    return answers, errors, recorded
 
 
-def _as_judged(result: EvaluationResult, score: float | None) -> EvaluationResult:
-    """A task without a reference answer was judged by the state that it left, when it ran."""
-    if score is None or result.ground_truth is not None:
-        return result
-    return replace(result, score=score, reason="as its own evaluator judged it when it ran")
+def _as_recorded(result: EvaluationResult, error: str, score: float | None) -> EvaluationResult:
+    """What only the run itself could judge: whose failure it was, and the state that a task left."""
+    if result.prediction is None and error:
+        return replace(result, score=score, reason=error)
+    if result.ground_truth is None and score is not None:
+        return replace(result, score=score, reason="as its own evaluator judged it when it ran")
+    return result
 
 
 def _text(answer: object, name: str) -> str | None:

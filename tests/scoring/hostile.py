@@ -13,5 +13,6 @@ HUGE = {
         "spaces": " ", "halves": "1½", "marks": "\u0315\u0300", "ligatures": "\ufdfa", "surrogates": "\ud800",
         "nulls": "\0", "lists": "1,", "citations": "5 [1", "dots over": "0.\\dot{3}", "stars": "9**",
         "commas": "1234,567,", "dollars": "$5", "powers": "9^9", "texts": "\\text{", "json": '{"verdict": ',
+        "compounds": "1 h 1 min 1 s ",
     }.items()
 }  # fmt: skip

@@ -130,6 +130,35 @@ def test_units(answer: str, reference: str, expected: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("answer", "reference", "expected"),
+    [
+        ("150 minutes", "2 hours 30 minutes", 1), ("2.5 hours", "2 hours 30 minutes", 1),
+        ("30 minutes", "2 hours 30 minutes", 0), ("2 hours", "2 hours 30 minutes", 0),
+        ("2 h, 30 min", "2 hours and 30 minutes", 1), ("2h30min", "150 min", 1), ("2h30min", "2 h", 0),
+        ("2 hours, and 30 minutes", "9000 s", 1), ("It took 2 Hours AND 30 Minutes.", "2.5 h", 1),
+        ("11 inches", "5 feet 11 inches", 0), ("71 inches", "5 feet 11 inches", 1), ("5 ft 11 in", "1.8034 m", 1),
+        ("5小时30分钟", "330分钟", 1), ("5小时又30分钟", "5.5 hours", 1), ("1小时零5分钟", "65分钟", 1),
+        ("90 s", "1 min 30 s", 1), ("30 s", "1 min 30 s", 0), ("3 lb 4 oz", "52 oz", 1),
+        ("1 day, 2 hours and 30 minutes", "26.5 h", 1), ("2 years 3 months", "27 months", 1),
+        ("3 months 10 days", "10 days", 0), ("1 km 500.5 m", "1500.5 m", 1), ("-2 hours 30 minutes", "-150 min", 1),
+        ("The answer is 2 hours 30 minutes, of 5 hours.", "150 min", 1), ("t = 2 h 30 min", "150 min", 1),
+        ("\\boxed{2\\text{ h }30\\text{ min}}", "150 min", 1), ("每天2小时30分钟", "2.5 hours", 1),
+        # other kinds, no units, lists, the same twice, ranges, another line: the last one counts
+        ("5 km, 30 minutes", "30 min", 1), ("2 apples and 3 pears", "3", 1), ("3 m, 2 m", "2 m", 1),
+        ("3 m, 2 m and 1 m", "1 m", 1), ("30 minutes 2 hours", "2 h", 1), ("2 hours, 120 minutes", "120 min", 1),
+        ("2.5 hours, 30 minutes", "30 min", 1), ("1 inch, 2.5 cm", "2.5 cm", 1), ("1 mile, 1.6 km", "1.6 km", 1),
+        ("2 hours to 30 minutes", "30 min", 1), ("2 h - 30 min", "30 min", 1), ("2 hours or 30 minutes", "30 min", 1),
+        ("2 hours\n30 minutes", "30 min", 1), ("2 hours; 30 minutes", "30 min", 1), ("2 hours and 30", "30", 1),
+        ("20 °C 5 °F", "5 °F", 1), ("5 $ 30 minutes", "30 min", 1), ("50% 30 minutes", "30 min", 1),
+        ("2 hours (30 minutes)", "2 h", 1),
+    ],
+)  # fmt: skip
+def test_a_quantity_in_several_units_is_one(answer: str, reference: str, expected: float) -> None:
+    score = compare("numeric_match", answer, reference)
+    assert score.value == expected, score.reason
+
+
+@pytest.mark.parametrize(
     ("answer", "expected"),
     [
         ("First 3, then 4, so 7", "7"), ("\\boxed{7} and 8", "7"), ("\\boxed{6} no, \\boxed{7}. 3 tries", "7"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmark import Benchmark
-from deskroll.errors import InputError
+from deskroll.errors import ConfigError, InputError
 from tests.seeds.conftest import ROOT
 
 ITEMS: list[dict[str, Any]] = [
@@ -102,6 +102,31 @@ def test_a_failed_task_stays_among_the_attempted(benchmark: Benchmark) -> None:
     assert len(results) == 3
     assert (results[0].score, results[0].reason) == (None, "its desktop died")
     assert (results[1].score, results[1].reason) == (0.0, "no answer was given")
+
+
+def test_an_agents_failure_counts_as_the_run_scored_it(benchmark: Benchmark) -> None:
+    records = [
+        {"task_id": "a", "answer": None, "error": "agent: it gave no action", "evaluation_score": 0.0},
+        {"task_id": "b", "answer": None, "error": "its desktop died", "evaluation_score": None},
+        {"task_id": "c", "answer": None, "error": "agent: desktop_lost", "evaluation_score": 0.0},
+    ]
+    results = benchmark.evaluate(records)
+    assert [(each.score, each.reason) for each in results] == [
+        (0.0, "agent: it gave no action"),
+        (None, "its desktop died"),
+        (0.0, "agent: desktop_lost"),
+    ]
+    answered = [{"task_id": "a", "answer": "2", "error": "it said no more", "evaluation_score": 0.0}]
+    assert benchmark.evaluate(answered)[0].score == 1.0
+
+
+def test_metrics_that_ask_no_model_need_no_settings_of_one(
+    benchmark: Benchmark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "my-proxy:8080")
+    assert benchmark.evaluate({"a": "2"}, metric="exact_match")[0].score == 1.0
+    with pytest.raises(ConfigError, match="OPENAI_BASE_URL is no HTTP address"):
+        benchmark.evaluate({"a": "2"}, metric="llm_judgement", judge_model="m")
 
 
 def test_metrics_and_answers_that_are_not_there_are_named(benchmark: Benchmark) -> None:

@@ -8,7 +8,8 @@ Which number of a text counts, the same for both sides:
 3. a number that ends the text behind `=` or `≈` (a remark in brackets may follow);
 4. else the last number that stands in no brackets, else the last one.
 
-Citations (`15 [1]`, `[2, 3]`) are passed over, unless there is no number but those.
+A quantity in several units (`2 hours 30 minutes`) is one number (`compound.py`). Citations (`15 [1]`,
+`[2, 3]`) are passed over, unless there is no number but those.
 
 Guarantees: numbers are compared as exact fractions; units are converted (`units.py`), and two that are not of a kind
 are never equal. A reference without a number gives no score, an answer without one gives 0.
@@ -21,8 +22,9 @@ import re
 from fractions import Fraction
 
 from deskroll.errors import ConfigError
+from deskroll.scoring.compound import compounds
 from deskroll.scoring.notation import plain_notation
-from deskroll.scoring.quantities import Quantity, quantities
+from deskroll.scoring.quantities import Quantity
 from deskroll.scoring.units import CURRENCY, converted
 from deskroll.types import Record, Score
 
@@ -87,7 +89,7 @@ def _number_of(text: str) -> Quantity | None:
     for marker in list(_MARKER.finditer(text))[: -_MARKERS - 1 : -1]:
         # With its colon, behind which `- 5` is a sign and no dash.
         rest = text[marker.end() - marker[0].endswith((":", "=")) :]
-        if (first := next(quantities(rest), None)) is not None:
+        if (first := next(compounds(rest), None)) is not None:
             return _equation(_line(rest, first.start)) or first
     return _equation(text.rstrip().rpartition("\n")[2]) or _last(text)
 
@@ -116,7 +118,7 @@ def _equation(line: str) -> Quantity | None:
     if not signs:
         return None
     side = line[signs[-1].start() :]
-    first = next(quantities(side), None)
+    first = next(compounds(side), None)
     if first is None or re.search(r"\w", _unsigned(side[1 : first.start])):
         return None
     return first if _REMARK.fullmatch(side, first.end) else None
@@ -130,7 +132,7 @@ def _last(text: str) -> Quantity | None:
     depth, at = 0, 0
     last: Quantity | None = None
     outside: Quantity | None = None
-    for each in quantities(text):
+    for each in compounds(text):
         depth += text.count("(", at, each.start) - text.count(")", at, each.start)
         at, last = each.start, each
         if depth <= 0:
