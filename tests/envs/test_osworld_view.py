@@ -104,6 +104,29 @@ SMALL = {"screen_width": 320, "screen_height": 240}
 MARK_1 = ToolRequest(id="c", name="computer", arguments='{"action_type": "CLICK", "mark": 1}')
 
 
+@pytest.mark.parametrize(
+    ("place", "size", "middle"),
+    [
+        ((20, 40), (100, 9000), (70, 140)),
+        ((120, 40), (9000, 100), (220, 90)),
+        ((0, 0), (9000, 9000), (160, 120)),
+        ((20, 40), (100, 60), (70, 70)),
+    ],
+)
+async def test_a_mark_is_the_middle_of_the_box_that_is_drawn(
+    place: tuple[int, int], size: tuple[int, int], middle: tuple[int, int]
+) -> None:
+    long = tree(f'<document-web name="A long page" {SEEN} cp:screencoord="{place}" cp:size="{size}"/>')
+    noise = io.BytesIO()
+    Image.effect_noise((320, 240), 60).save(noise, "PNG")
+    for width, height in ((320, 240), (160, 120)):
+        view = View(OSWorldSettings(**SMALL, observation_type="som", image_width=width, image_height=height))
+        await view.shown(StepResult(screenshot=noise.getvalue(), tree=long))
+        (action,) = view.decode(MARK_1)
+        assert isinstance(action, Click)
+        assert (action.x, action.y) == pytest.approx(middle, abs=320 // width)
+
+
 @pytest.mark.parametrize("after", [None, "<broken", tree()], ids=["no tree", "a broken tree", "an empty tree"])
 async def test_marks_are_those_of_the_screen_that_is_shown(after: str | None) -> None:
     view = View(OSWorldSettings(**SMALL, observation_type="som"))

@@ -16,7 +16,7 @@ import pytest
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import Around, perform
+from deskroll.envs.osworld.setup import Around, bundled_files, perform
 from deskroll.errors import InputError, SetupError
 from deskroll.tasks import parse_task
 from tests.envs.osworld.conftest import Shelf
@@ -92,6 +92,33 @@ def test_what_comes_with_tasks_is_looked_at_before_a_run(tmp_path: Path) -> None
     (tmp_path / "a.txt").write_text("two")
     assert first != OSWorldEnv.prepare([task], OSWorldSettings(), tmp_path) != ""
     assert OSWorldEnv.prepare([], OSWorldSettings(), tmp_path) == ""
+
+
+GOLD = {"type": "cloud_file", "path": "a.txt", "dest": "gold.txt"}
+FILE = {"type": "vm_file", "path": "/home/user/a.txt", "dest": "a.txt"}
+UPLOAD = {"operation": ["mkdirs", "upload"], "args": [{"path": "b"}, {"path": "b/a.txt", "url": "a.txt"}]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"evaluator": {"func": "compare_text_file", "result": FILE, "expected": GOLD}},
+        {"evaluator": {"func": "compare_text_file", "result": GOLD, "expected": {**GOLD, "path": "https://a.invalid/"}}},
+        {"evaluator": {
+            "func": ["compare_text_file"] * 2, "result": [FILE] * 2,
+            "expected": [{"type": "rule", "rules": {}}, {**GOLD, "multi": True, "path": ["a.txt"], "dest": ["a"]}],
+        }},
+        {"evaluator": {"func": "infeasible", "postconfig": [step("a.txt")]}},
+        {"config": [{"type": "googledrive", "parameters": UPLOAD}]},
+    ],
+    ids=["expected", "result", "one of several", "postconfig", "drive"],
+)  # fmt: skip
+def test_what_evaluators_and_drives_get_comes_with_tasks_too(fields: dict[str, Any], tmp_path: Path) -> None:
+    task = parse_task({"id": "t", "instruction": "Do it.", **fields}, "here")
+    with pytest.raises(SetupError, match=r"'a.txt' is no address, and there is no file"):
+        list(bundled_files(task, tmp_path))
+    (tmp_path / "a.txt").write_text("one")
+    assert list(bundled_files(task, tmp_path)) == [(tmp_path / "a.txt").resolve()]
 
 
 async def test_attempts_at_the_same_time_fetch_once(sim: GuestDesktop, shelf: Shelf, tmp_path: Path) -> None:
@@ -196,6 +223,36 @@ async def test_mirrors_stand_for_addresses_and_the_longest_wins(
     assert await sim.read_file(PATH) == b"from the folder"
     with pytest.raises(SetupError, match="is not there; it stands for an address by way of mirrors"):
         await perform([step("https://files.invalid/deep/e")], sim, around(cache, mirrors=mirrors))
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "../secret.txt", "%2e%2e/secret.txt", "..%2fsecret.txt", "in/..%2F../%2E%2E/%2e./secret.txt", "/../secret.txt",
+        "in/../../mirror-2/secret.txt", "link.txt", "links/secret.txt", "..",
+    ],
+)  # fmt: skip
+async def test_a_task_reads_nothing_outside_its_mirror(rest: str, sim: GuestDesktop, tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror"
+    for folder in (mirror / "in", tmp_path / "mirror-2"):
+        folder.mkdir(parents=True)
+    for folder in (tmp_path, tmp_path / "mirror-2"):
+        folder.joinpath("secret.txt").write_text("secret")
+    mirror.joinpath("link.txt").symlink_to(tmp_path / "secret.txt")
+    mirror.joinpath("links").symlink_to(tmp_path)
+    mirror.joinpath("here.txt").write_text("here")
+    # Once as a folder, once as the beginning of an address, to which anything might be added.
+    for prefix, instead in (("https://files.invalid/", f"{mirror.as_uri()}/"), ("https://files.invalid", "")):
+        own = around(tmp_path / "cache", mirrors={prefix: instead or mirror.as_uri()}, offline=True)
+        with pytest.raises(SetupError, match=r"https://files.invalid/.* leads out of its mirror, file:///"):
+            await perform([step(f"https://files.invalid/{rest}")], sim, own)
+        await perform([step("https://files.invalid/in/../here.txt")], sim, own)
+        assert await sim.read_file(PATH) == b"here"
+    own = around(tmp_path / "cache", mirrors={"https://files.invalid": mirror.as_uri()})
+    with pytest.raises(SetupError, match="leads out of its mirror"):
+        await perform([step("https://files.invalid-2/secret.txt")], sim, own)
+    with pytest.raises(SetupError, match="is no address: embedded null"):
+        await perform([step("https://files.invalid/%00")], sim, own)
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://files.invalid/a", "/etc/passwd", "a", "http://"])

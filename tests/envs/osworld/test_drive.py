@@ -31,6 +31,8 @@ class Google:
         """Ids by a part of the query that finds them."""
         self.made: list[dict[str, Any]] = []
         self.uploaded: list[bytes] = []
+        self.page = 1
+        """How many ids one page lists."""
         self.refuse = False
         self.url = ""
 
@@ -62,8 +64,9 @@ class Google:
         self.queries.append(request.query["q"])
         found = [each for part, ids in self.finds.items() if part in request.query["q"] for each in ids]
         at = int(request.query.get("pageToken", "0"))
-        more = {"nextPageToken": str(at + 1)} if at + 1 < len(found) else {}
-        return web.json_response({"items": [{"id": each} for each in found[at : at + 1]], **more})
+        end = at + self.page
+        more = {"nextPageToken": str(end)} if end < len(found) else {}
+        return web.json_response({"items": [{"id": each} for each in found[at:end]], **more})
 
     async def _parts(self, request: web.Request) -> AsyncIterator[bytes]:
         async for part in await request.multipart():
@@ -112,6 +115,18 @@ async def test_delete(trash: bool, call: str, google: Google, here: Around, sim:
         f"( title = 'emails' ) and mimeType != '{FOLDER}'",
         f"( title = 'emails' ) and mimeType = '{FOLDER}'",
     }
+
+
+async def test_a_long_page_is_read_to_its_end(google: Google, here: Around, sim: GuestDesktop) -> None:
+    google.page = 1000
+    google.finds = {"title = 'there'": [f"id-{n:04d}-{'x' * 1000}" for n in range(1000)]}
+    await perform([step("mkdirs", path=["there", "new"])], sim, here)
+    assert google.made == [{"title": "new", "mimeType": FOLDER, "parents": [{"id": f"id-0000-{'x' * 1000}"}]}]
+    google.finds = {"title = 'there'": ["x" * 17 * 1024 * 1024]}
+    with pytest.raises(
+        SetupError, match=r"Google Drive: GET /drive/v2/files: it answers with more than 16777216 bytes"
+    ):
+        await perform([step("mkdirs", path="there")], sim, here)
 
 
 async def test_what_went_with_its_folder_is_deleted(google: Google, here: Around, sim: GuestDesktop) -> None:

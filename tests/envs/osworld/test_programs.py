@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from typing import Any
 
+import msgspec
 import pytest
 
 from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.envs import Ending, Means
+from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import Around, perform
 from deskroll.errors import SetupError
+from deskroll.tasks import parse_task
+from deskroll.types import StopReason
 from tests.waiting import eventually
 
 SETTINGS = OSWorldSettings(screen_width=1024, screen_height=768, client_password="sesame")
@@ -88,6 +94,65 @@ async def test_what_fails_ends_the_set_up_at_once(bad: dict[str, Any], words: st
         await perform([step("sleep", seconds=0), bad, step("execute", command="touch ~/after")], local, around())
     assert "sesame" not in str(caught.value)
     assert (await local.run("test -e ~/after")).returncode == 1
+
+
+FAILING = [
+    step("execute", command="echo {CLIENT_PASSWORD} >&2; exit 3"),
+    step("command", command=["/no/such/program"]),
+    step("execute", command="echo on; exit 1", stdout="on.out"),
+    step("execute", command="touch ~/after"),
+]
+
+
+async def test_failing_commands_are_told_and_gone_on_from_where_the_settings_say_so(
+    local: GuestDesktop, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(
+        SetupError,
+        match=r"ended with 3: \*\*\*; set env_options.failing_commands=warn to go on, as OSWorld's runner does",
+    ):
+        await perform(FAILING, local, around())
+    here = Around("t", SETTINGS.model_copy(update={"failing_commands": "warn"}))
+    with caplog.at_level(logging.WARNING):
+        await perform(FAILING, local, here)
+    assert (await local.run("test -e ~/after")).returncode == 0
+    assert here.outputs == {"on.out": b"on\n"}
+    assert [(each.returncode, each.stderr) for each in (here.took[0], *here.took[2:])] == [
+        (3, "***"), (1, ""), (None, ""),
+    ]  # fmt: skip
+    assert "no/such/program" in here.took[1].stderr
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [each.partition(":")[0] for each in said] == [
+        "task 't', set-up step 0 (execute)", "task 't', set-up step 1 (command)", "task 't', set-up step 2 (execute)",
+    ]  # fmt: skip
+    assert "ended with 3: ***; going on" in said[0]
+    for kind, given in (("launch", {"command": ["/no/such/program"]}), ("open", {"path": "/home/user/nothing.txt"})):
+        with pytest.raises(SetupError, match=rf"set-up step 0 \({kind}\)") as caught:
+            await perform([step(kind, **given)], local, here)
+        assert "failing_commands" not in str(caught.value)
+
+
+async def test_steps_are_kept_with_the_attempt_those_after_the_agent_too(local: GuestDesktop) -> None:
+    kept: dict[str, bytes] = {}
+    evaluator = {
+        "postconfig": [step("execute", command="echo differs >&2; exit 1"), step("sleep", seconds=0)],
+        "func": "exact_match",
+        "result": {"type": "vm_command_line", "command": ["printf", "42"]},
+        "expected": {"type": "rule", "rules": {"expected": "42"}},
+    }
+    config = [step("execute", command="exit 3"), step("execute", command="true")]
+    task = parse_task({"id": "t", "instruction": "Do it.", "config": config, "evaluator": evaluator}, "here")
+    settings = SETTINGS.model_copy(update={"failing_commands": "warn"})
+    env = OSWorldEnv(task, settings, Means(desktop=local, keep=kept.__setitem__))
+    await env.reset()
+    assert (await env.score(Ending(stop=StopReason.DONE))).value == 1.0
+    files = {name: msgspec.json.decode(data) for name, data in kept.items()}
+    assert [(each["type"], each.get("returncode")) for each in files["setup.json"]] == [
+        ("execute", 3), ("execute", None),
+    ]  # fmt: skip
+    assert [(each["type"], each.get("stderr")) for each in files["postconfig.json"]] == [
+        ("execute", "differs"), ("sleep", None),
+    ]  # fmt: skip
 
 
 async def test_after_the_agent_a_failing_command_is_part_of_what_is_judged(local: GuestDesktop) -> None:

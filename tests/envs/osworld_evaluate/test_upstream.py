@@ -190,6 +190,49 @@ async def test_a_job_cannot_answer_before_it_has_ended(worker: Worker, desktop: 
     assert (answer.value, answer.error) == (None, "the evaluator died (status 9)")
 
 
+FORGES = """
+import os
+for n in range(3, 64):
+    try:
+        os.pwrite(n, b'{"value": 1.0}', 0)
+    except OSError:
+        pass
+"""
+
+
+@pytest.mark.parametrize("then", ["os._exit(0)", "raise SystemExit", "os.kill(os.getpid(), 9)"])
+async def test_a_wrong_solution_cannot_write_its_own_answer(then: str, worker: Worker, desktop: GuestDesktop) -> None:
+    """It runs where the metric does, and finds the same files open."""
+    test = b"from solution import add\ndef test():\n    return add(1, 2) == 3\n"
+    await desktop.write_file("/home/user/test.py", test)
+    for solution, value in (("def add(a, b): return a - b", 0.0), (FORGES + then, None)):
+        await desktop.write_file("/home/user/solution.py", solution.encode())
+        answer = await asked(worker, desktop, "check_python_file_by_test_suite", "solution.py", "test.py")
+        assert answer.value == value, answer.error
+
+
+OVERWRITES = """
+import os
+def test():
+    if os.fork() == 0:
+        os.setsid()
+        while True:
+            for n in range(3, 64):
+                try:
+                    if b"value" in (seen := os.pread(n, 1000, 0)):
+                        os.pwrite(n, seen.replace(b"0.0", b"1.0"), 0)
+                except OSError:
+                    pass
+    return False
+"""
+
+
+async def test_an_answer_that_was_written_is_not_changed(worker: Worker, desktop: GuestDesktop) -> None:
+    """By a process that reads it as soon as it is there; it may break it."""
+    for _ in range(5):
+        assert not (await runs(worker, desktop, OVERWRITES)).value
+
+
 LURKS = """
 import os, signal, socket, time
 def test():

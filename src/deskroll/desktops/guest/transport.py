@@ -84,13 +84,8 @@ class Transport:
     ) -> bytes:
         """The body of a 200 answer; everything else raises."""
         status, answer = await self.exchange(method, path, timeout=timeout, body=body, max_answer=max_answer)
-        if status == 401 and self._hold is not None:
-            raise LeaseLost(
-                f"lease {self._hold.id} on desktop {self.address.id} is over: its address is no longer valid"
-            )
         if status != 200:
-            self.require_held()
-            raise self._refused(method, path, status, answer)
+            raise self.failure(method, path, status, answer)
         return answer
 
     async def exchange(
@@ -141,7 +136,16 @@ class Transport:
                 raise DesktopError(f"desktop {self.address.id} answered {what} with more than {limit} bytes")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _refused(self, method: str, path: str, status: int, answer: bytes) -> DesktopError:
+    def failure(self, method: str, path: str, status: int, answer: bytes) -> DesktopError:
+        """What an answer that is no 200 means; a `GuestError` where it is about the one request alone."""
+        if status == 401 and self._hold is not None:
+            return LeaseLost(
+                f"lease {self._hold.id} on desktop {self.address.id} is over: its address is no longer valid"
+            )
+        try:
+            self.require_held()
+        except LeaseLost as error:
+            return error
         try:
             refusal = msgspec.json.decode(answer, type=_Refusal)
         except msgspec.MsgspecError:

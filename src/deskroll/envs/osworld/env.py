@@ -105,12 +105,17 @@ class OSWorldEnv:
         try:
             await perform(self._task.setup, self._desktop, self._around)
         finally:
-            if self._around.took:
-                self._means.keep("setup.json", msgspec.json.encode(self._around.took))
+            self._keep_steps("setup.json")
         self._recording = self._settings.enable_recording and await self._record()
         settle = self._settle if self._task.setup else None
         seen = await self._view.shown(await self._desktop.step((), settle=settle, observe=self._view.observe))
         return msgspec.structs.replace(seen, instruction=self._task.instruction)
+
+    def _keep_steps(self, name: str) -> None:
+        """Keep what is known of the steps that were performed since it was last kept."""
+        if self._around.took:
+            self._means.keep(name, msgspec.json.encode(self._around.took))
+            self._around.took.clear()
 
     async def _record(self) -> bool:
         """Begin the recording; an attempt without one is worth more than none."""
@@ -142,7 +147,11 @@ class OSWorldEnv:
         if "func" not in self._task.evaluator:
             return await judge_answer(self._task, ending.answer, self._settings, self._means.judge)
         whose = self._settings.evaluators
-        return await evaluate(self._task, self._desktop, ending, self._around, evaluators=whose, keep=self._means.keep)
+        keep = self._means.keep
+        try:
+            return await evaluate(self._task, self._desktop, ending, self._around, evaluators=whose, keep=keep)
+        finally:
+            self._keep_steps("postconfig.json")
 
     async def close(self) -> None:
         """Keep the recording; the desktop is its caller's."""

@@ -67,6 +67,9 @@ class OSWorldSettings(AnswerSettings):
     """The longest that one file may take, in seconds."""
     download_max_mb: int = Field(default=1024, ge=1, le=1024)
     """The largest file, in MiB."""
+    failing_commands: Literal["fail", "warn"] = "fail"
+    """What comes of a command of the set-up that ends with an error: the set-up fails, or it is told as a warning and
+    the set-up goes on, as OSWorld's runner does."""
     browser_profile: str = "~/.config/google-chrome"
     """The folder of the browser's profiles in the desktop."""
     google_account: str = ""

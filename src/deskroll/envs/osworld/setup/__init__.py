@@ -5,6 +5,7 @@ records.py    what each step is told, as OSWorld's files write it
 around.py     what steps may use besides the desktop
 commands.py   execute, command, launch; windows.py open, activate_window, close_window
 downloads.py  download: fetched by this machine once, kept as OSWorld keeps it; locks.py one fetch at a time
+bodies.py     answers over HTTP, bounded
 cdp.py        a client of Chromium's debugging port; tabs.py chrome_open_tabs, chrome_close_tabs
 history.py    update_browse_history (history.sql: the tables of Chromium's own file)
 accounts.py   the files that hold an account; drive.py googledrive; login.py login

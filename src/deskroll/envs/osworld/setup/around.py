@@ -15,6 +15,10 @@ class Took(Record, frozen=True):
 
     type: str
     seconds: float
+    returncode: int | None = None
+    """Of a command that ended with an error."""
+    stderr: str = ""
+    """What it said, or why the desktop refused the step."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Around:
     outputs: dict[str, bytes] = field(default_factory=dict)
     """What commands printed, under the names that their `stdout` and `stderr` gave; filled by the steps."""
     took: list[Took] = field(default_factory=list)
-    """How long each step took; filled as they are performed."""
+    """How long each step took, and what of it failed; filled as they are performed, emptied by who keeps it."""
 
     @property
     def cache(self) -> Path:

@@ -17,6 +17,7 @@ import aiohttp
 import msgspec
 
 from deskroll.desktops.base import Desktop
+from deskroll.envs.osworld.setup.bodies import whole
 from deskroll.errors import SetupError, plain
 from deskroll.types import Record
 
@@ -75,11 +76,11 @@ async def _socket_path(session: aiohttp.ClientSession, url: str) -> str:
     while time.monotonic() < deadline:
         try:
             async with asyncio.timeout(CALL_S), session.get(url, allow_redirects=False) as response:
-                version = msgspec.json.decode(await response.content.read(_CHUNK), type=_Version)
+                version = msgspec.json.decode(await whole(response, _CHUNK), type=_Version)
             if found := _SOCKET.search(version.socket):
                 return found[0]
             last = "it answers with something else"
-        except (aiohttp.ClientError, OSError, msgspec.MsgspecError) as error:  # OSError: a time-out, too
+        except (aiohttp.ClientError, OSError, msgspec.MsgspecError, SetupError) as error:  # OSError: a time-out, too
             last = plain(f"{type(error).__name__}: {error}")
         await asyncio.sleep(_LOOK_S)
     raise SetupError(

@@ -6,7 +6,6 @@ Guarantees: the desktop's password, which commands get in place of `{CLIENT_PASS
 from __future__ import annotations
 
 import asyncio
-import logging
 import shlex
 import time
 
@@ -15,7 +14,6 @@ from deskroll.envs.osworld.setup.around import Around
 from deskroll.envs.osworld.setup.records import Execute, Launch, Until, is_true
 from deskroll.errors import GuestError, SetupError, plain
 
-_log = logging.getLogger(__name__)
 RUN_S = 120.0
 """For a command; that of OSWorld's own guest."""
 UNTIL_S = 300.0
@@ -23,6 +21,16 @@ UNTIL_S = 300.0
 _AGAIN_S = 0.3
 _REFUSALS = 5
 """So many times a guest may refuse a command that is repeated; upstream's number."""
+_LONGEST_ERROR = 4000
+
+
+class CommandFailed(SetupError):
+    """A command ended with an error; upstream's runner does not look at that."""
+
+    def __init__(self, message: str, returncode: int, stderr: str) -> None:
+        super().__init__(message)
+        self.returncode = returncode
+        self.stderr = stderr
 
 
 async def execute(desktop: Desktop, given: Execute, around: Around) -> None:
@@ -33,28 +41,18 @@ async def execute(desktop: Desktop, given: Execute, around: Around) -> None:
         done = await _repeated(desktop, command, given.until, shown, around)
     else:
         done = await desktop.run(command, timeout=RUN_S)
-        if done.returncode != 0:
-            said = hidden(plain(done.error or done.output), around)
-            _failed(f"{shown!r} ended with {done.returncode}: {said}", around)
     for name, text in ((given.stdout, done.output), (given.stderr, done.error)):
         if name:
             around.outputs[name] = text.encode(errors="surrogateescape")
+    if given.until is None and done.returncode != 0:
+        said = plain(hidden(done.error or done.output, around))
+        stderr = plain(hidden(done.error, around), _LONGEST_ERROR, keep="\n\t")
+        raise CommandFailed(f"{shown!r} ended with {done.returncode}: {said}", done.returncode, stderr)
 
 
 async def launch(desktop: Desktop, given: Launch, around: Around) -> None:
     """Start a program and leave it running."""
     await desktop.launch(_resolved(given))
-
-
-def _failed(what: str, around: Around) -> None:
-    if not around.forgiving:
-        raise SetupError(what)
-    note(f"task {around.task_id!r}: {what}")
-
-
-def note(what: str) -> None:
-    """Say what went wrong where upstream goes on."""
-    _log.info("%s; going on, as OSWorld does after the agent has ended", what)
 
 
 def _resolved(given: Execute | Launch) -> list[str] | str:

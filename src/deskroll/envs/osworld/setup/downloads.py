@@ -5,7 +5,8 @@
 
 Guarantees: a file has its name only when it is whole; attempts that want it at the same time, in whatever process,
 fetch it once; a file that is not what its checksum says is never used; with `offline` no address is asked. An address
-without a scheme is a file that comes with the task, and is never outside its folder.
+without a scheme is a file that comes with the task, and is never outside its folder. Of this machine's other files, a
+task gets those below a folder that a mirror names, and no others.
 """
 
 from __future__ import annotations
@@ -91,9 +92,8 @@ def bundled(url: str, folder: Path | None) -> Path:
 
 
 async def _into_cache(url: str, path: Path, settings: OSWorldSettings) -> None:
-    source = _mirrored(url, settings)
-    parts = urlsplit(source)
-    if settings.offline and parts.scheme != "file":
+    source = _source(url, settings)
+    if settings.offline and not isinstance(source, Path):
         raise SetupError(f"{plain(url)} is not in the cache, and offline is set; put the file at {path}")
     path.parent.mkdir(parents=True, exist_ok=True)
     async with locked(path.with_name(f".{path.name}.lock")):
@@ -110,22 +110,34 @@ async def _into_cache(url: str, path: Path, settings: OSWorldSettings) -> None:
                 Path(part.name).unlink(missing_ok=True)
 
 
-def _mirrored(url: str, settings: OSWorldSettings) -> str:
-    """Where to ask for it. Only a mirror may be a folder of this machine: a task must not read our files."""
+def _source(url: str, settings: OSWorldSettings) -> str | Path:
+    """The address or the file to get it from. Only a mirror may be a folder of this machine: the rest is not theirs."""
     fitting = [prefix for prefix in settings.mirrors if url.startswith(prefix)]
     if fitting:
         prefix = max(fitting, key=len)
-        return settings.mirrors[prefix] + url[len(prefix) :]
+        mirror = settings.mirrors[prefix]
+        source = mirror + url[len(prefix) :]
+        return _in_folder(mirror, source, url) if urlsplit(mirror).scheme == "file" else source
     if urlsplit(url).scheme not in ("http", "https"):
         raise SetupError(f"{plain(url)!r} is no address that can be fetched; allowed: http and https")
     return url
 
 
-async def _fill(file: int, source: str, settings: OSWorldSettings) -> str:
-    """Write what is at an address into an open file; returns its checksum."""
-    parts = urlsplit(source)
-    if parts.scheme == "file":
-        return await asyncio.to_thread(_copy, Path(unquote(parts.path)), file, settings)
+def _in_folder(mirror: str, source: str, url: str) -> Path:
+    """The file that stands for an address; `..`, however it is written, and links do not lead out of the mirror."""
+    try:
+        root, path = (Path(unquote(urlsplit(each).path)).resolve() for each in (mirror, source))
+    except (ValueError, RuntimeError) as error:  # a null byte; links in a circle
+        raise SetupError(f"{plain(url)!r} is no address: {error}") from None
+    if not path.is_relative_to(root):
+        raise SetupError(f"{plain(url)} leads out of its mirror, {mirror}; what lies, or links, elsewhere is not read")
+    return path
+
+
+async def _fill(file: int, source: str | Path, settings: OSWorldSettings) -> str:
+    """Write what is at an address, or in a file, into an open file; returns its checksum."""
+    if isinstance(source, Path):
+        return await asyncio.to_thread(_copy, source, file, settings)
     shown, pause, last = plain(source), _PAUSE_S, ""
     try:
         async with asyncio.timeout(settings.download_timeout):

@@ -16,6 +16,7 @@ import msgspec
 from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.setup.accounts import DriveKey, drive_key
 from deskroll.envs.osworld.setup.around import Around
+from deskroll.envs.osworld.setup.bodies import whole
 from deskroll.envs.osworld.setup.downloads import fetched
 from deskroll.envs.osworld.setup.records import Drive, DriveArguments
 from deskroll.errors import SetupError, plain
@@ -136,12 +137,14 @@ async def _ask(
     """The body of a good answer; with `gone`, that the thing is not there is good, too: its folder went before it."""
     try:
         async with session.request(method, url, allow_redirects=False, **more) as response:
-            answer = await response.content.read(_MOST)
+            answer = await whole(response, _MOST)
             if response.status < 300 or (gone and response.status == 404):
                 return answer
             status = response.status
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise SetupError(f"Google Drive: {what}: {plain(type(error).__name__)}") from None
+    except SetupError as error:
+        raise SetupError(f"Google Drive: {what}: {error}") from None
     raise SetupError(f"Google Drive: {what}: it answers {status}; is the account's consent (google_drive) still valid?")
 
 

@@ -1,12 +1,13 @@
 """The table of steps, by OSWorld's names; checks a task's steps and performs them.
 
 Guarantees: a step that fails ends the set-up at once, as `setup`, and the error says which step of which task it was;
-none is left out in silence.
+none is left out in silence. Where it is upstream's way and the settings want it, a failing command is told and noted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from deskroll.envs.osworld.setup.around import Around, Took
 from deskroll.errors import GuestError, InputError, SetupError, plain
 from deskroll.types import Record, Task
 
+_log = logging.getLogger(__name__)
 Perform = Callable[[Desktop, Any, Around], Awaitable[None]]
 
 
@@ -45,7 +47,8 @@ STEPS: Mapping[str, tuple[type[Record], Perform]] = {
     "login": (told.Login, login.login),
     "googledrive": (told.Drive, drive.operate),
 }
-_FORGIVEN = ("execute", "command", "launch", "activate_window", "close_window")
+_COMMANDS = ("execute", "command")
+_FORGIVEN = (*_COMMANDS, "launch", "activate_window", "close_window")
 """Steps that a guest may refuse in `postconfig`: upstream logs that and goes on."""
 
 
@@ -67,13 +70,32 @@ def check_steps(task: Task, settings: OSWorldSettings | None = None) -> None:
 
 
 def bundled_files(task: Task, folder: Path) -> Iterator[Path]:
-    """The files that come with a task; `SetupError` where one is not there."""
+    """The files that come with a task, for its steps and its evaluator; `SetupError` where one is not there."""
+    for url in (*_step_files(task), *_cloud_files(task)):
+        if downloads.is_bundled(url):
+            yield downloads.bundled(url, folder)
+
+
+def _step_files(task: Task) -> Iterator[str]:
     for _, step in _steps(task):
-        if step.get("type") == "download":
-            given = told.read(step.get("parameters", {}), told.Download)
-            for file in given.files if isinstance(given, told.Download) else ():
-                if downloads.is_bundled(file.url):
-                    yield downloads.bundled(file.url, folder)
+        kind = str(step.get("type"))
+        if kind not in ("download", "googledrive"):
+            continue
+        match told.read(step.get("parameters", {}), STEPS[kind][0]):
+            case told.Download(files=files):
+                yield from (file.url for file in files)
+            case told.Drive(operation=operations, args=args):
+                yield from (each.url for name, each in zip(operations, args, strict=True) if name == "upload")
+
+
+def _cloud_files(task: Task) -> Iterator[str]:
+    """What the evaluator's getters compare with, and this machine fetches."""
+    for name in ("result", "expected"):
+        given = task.evaluator.get(name)
+        for getter in given if isinstance(given, list | tuple) else [given]:
+            if isinstance(getter, Mapping) and getter.get("type") == "cloud_file":
+                paths = getter.get("path")
+                yield from (each for each in (paths if isinstance(paths, list) else [paths]) if isinstance(each, str))
 
 
 def _steps(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -103,14 +125,28 @@ async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, around: 
         except msgspec.ValidationError as error:
             raise SetupError(f"{where}: {error}") from None
         began = time.monotonic()
+        code, said = None, ""
         try:
             await act(desktop, given, around if kind in _FORGIVEN else replace(around, forgiving=False))
+        except commands.CommandFailed as error:
+            code, said = error.returncode, error.stderr
+            _go_on(kind, f"{where}: {error}", around)
         except SetupError as error:
             raise SetupError(f"{where}: {error}") from error
         except GuestError as error:  # a guest that refuses a step is well itself
-            what = f"{where}: {commands.hidden(str(error), around)}"
-            if not (around.forgiving and kind in _FORGIVEN):
-                raise SetupError(what) from None  # its own words may hold the password
-            commands.note(what)
+            said = commands.hidden(str(error), around)
+            _go_on(kind, f"{where}: {said}", around)
         finally:
-            around.took.append(Took(type=kind, seconds=round(time.monotonic() - began, 3)))
+            took = round(time.monotonic() - began, 3)
+            around.took.append(Took(type=kind, seconds=took, returncode=code, stderr=said))
+
+
+def _go_on(kind: str, what: str, around: Around) -> None:
+    """Say what failed where the rest is performed all the same; elsewhere, raise it."""
+    if around.forgiving and kind in _FORGIVEN:
+        _log.info("%s; going on, as OSWorld does after the agent has ended", what)
+    elif kind in _COMMANDS and around.settings.failing_commands == "warn":
+        _log.warning("%s; going on, since failing_commands is warn", what)
+    else:
+        hint = "; set env_options.failing_commands=warn to go on, as OSWorld's runner does" if kind in _COMMANDS else ""
+        raise SetupError(f"{what}{hint}") from None  # the guest's own words may hold the password

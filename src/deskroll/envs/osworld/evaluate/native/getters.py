@@ -15,7 +15,8 @@ from typing import Any
 
 from deskroll.desktops.base import Desktop, Observe, RunResult
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.envs.osworld.evaluate.native import bounded
+from deskroll.envs.osworld.evaluate.bounds import LARGEST_FILE
+from deskroll.envs.osworld.evaluate.native import appearance, bounded
 from deskroll.envs.osworld.evaluate.native.readers import READERS
 from deskroll.envs.osworld.evaluate.native.values import File, NotComparable, Unreadable
 from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError, LeaseLost
@@ -23,10 +24,7 @@ from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestErro
 Config = Mapping[str, Any]
 Get = Callable[[Desktop, Config], Awaitable[object]]
 _RUN_S = 120.0
-_MOST = 64 * 1024 * 1024
-"""Bytes of a file that is looked at."""
 _BROWSERS = ("google-chrome", "chromium")
-_MODES = {1: "light", 2: "dark"}
 
 
 async def _run(desktop: Desktop, config: Config) -> RunResult:
@@ -90,14 +88,14 @@ async def _read(desktop: Desktop, path: str, name: str) -> File | None:
         raise
     except DesktopError:  # the desktop is well; its answer was cut off
         data = None
-    if data is None or len(data) > _MOST:
-        raise Unreadable(f"{name} has more than {_MOST} bytes")
+    if data is None or len(data) > LARGEST_FILE:
+        raise Unreadable(f"{name} has more than {LARGEST_FILE} bytes")
     return File(name=name, data=data)
 
 
 async def _bytes(desktop: Desktop, path: str) -> bytes:
     if isinstance(desktop, GuestDesktop):  # others have no bound to give
-        return await desktop.read_file(path, max_size=_MOST)
+        return await desktop.read_file(path, max_size=LARGEST_FILE)
     return await desktop.read_file(path)
 
 
@@ -111,15 +109,17 @@ async def _vlc_config(desktop: Desktop, config: Config) -> object:
 
 
 async def _chrome_appearance_mode_ui(desktop: Desktop, config: Config) -> object:
-    """`light`, `dark` or `system`, by the profile that was written last; a browser without any says `system`."""
+    """`light`, `dark` or `system`, as the browser says, else by the profile that was written last."""
+    if (live := await appearance.live_mode(desktop)) is not None:
+        return live
     places = " ".join(f"~/.config/{each}/*/Preferences ~/snap/*/common/{each}/*/Preferences" for each in _BROWSERS)
     found = (await desktop.run(f"ls -1t {places} 2>/dev/null", timeout=_RUN_S)).output.splitlines()
     file = await _read(desktop, found[0], "Preferences") if found else None
     if file is None:
-        return "system"
+        return appearance.SYSTEM
     theme = await bounded.read("json_value", file, {"at": ["browser", "theme"]})
-    chosen = [theme.get(name) for name in ("color_scheme2", "color_scheme")] if isinstance(theme, dict) else []
-    return next((_MODES[each] for each in chosen if isinstance(each, int) and each in _MODES), "system")
+    known = theme if isinstance(theme, dict) else {}
+    return appearance.mode_of([known.get(name) for name in ("color_scheme2", "color_scheme")])
 
 
 def _reader(getter: str) -> Get:

@@ -1,12 +1,15 @@
 """One worker with upstream's evaluators, seen from outside: takes one job at a time, and is ended.
 
 Guarantees: an answer is one line of bounded size that holds its job's token; a worker that is late, dies or talks
-nonsense is of no more use, and the job is not scored. After `end` no process and no folder of it is left.
+nonsense is of no more use, and the job is not scored. After `end` no process and no folder of it is left; where its
+owner was killed, the process ends with that, and the folder is removed by whoever makes the next one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 import secrets
 import shutil
 import tempfile
@@ -18,8 +21,9 @@ from typing import Any
 
 import msgspec
 
+from deskroll.desktops.notes import LONGEST_SOCKET_PATH, host_id, process_start, runtime_root
 from deskroll.envs.osworld.evaluate.upstream import sandbox
-from deskroll.errors import EvaluatorError, plain
+from deskroll.errors import BootError, EvaluatorError, plain
 from deskroll.types import Record
 
 START_S = 120.0
@@ -44,7 +48,7 @@ class Worker:
 
     def __init__(self, environment: Path) -> None:
         self._environment = environment
-        self._home = Path(tempfile.mkdtemp(prefix="deskroll-evaluator-"))
+        self._home = _make_folder()
         self._forget = weakref.finalize(self, shutil.rmtree, self._home, ignore_errors=True)
         self.folder = self._home / "relay"
         """Of the relay, seen inside; outside, the folder around it keeps everybody else away."""
@@ -138,3 +142,19 @@ class Worker:
                 await asyncio.gather(self._listening, return_exceptions=True)
         finally:
             self._forget()
+
+
+def _make_folder() -> Path:
+    """A private folder for a worker, named after this process; those of dead processes are removed."""
+    try:
+        root = runtime_root()
+    except BootError as error:
+        raise EvaluatorError(f"OSWorld's evaluators need a place for sockets: {error}") from error
+    here = hashlib.sha256(host_id().encode()).hexdigest()[:8]
+    for old in root.glob(f"evaluator-{here}-*-*-*"):
+        pid, start = old.name.split("-")[2:4]
+        if process_start(pid) != int(start):
+            shutil.rmtree(old, ignore_errors=True)
+    name = f"evaluator-{here}-{os.getpid()}-{process_start('self')}-"
+    short = len(str(root / name)) + len("12345678/relay/5000.sock") <= LONGEST_SOCKET_PATH
+    return Path(tempfile.mkdtemp(prefix=name, dir=root if short else None))

@@ -1,10 +1,12 @@
 """What a job in a sandbox reaches: some of its desktop's guest, and two ports inside of the desktop.
 
-Of the guest it is served what upstream's getters use: screen, tree, terminal, windows, files to read, and commands and
-Python to run, which can change anything in that desktop. Not served: set-up steps, actions, recordings, sessions.
+Of the guest it is served what upstream's getters use: screen, tree, terminal, windows, files to read, and programs,
+commands and Python to run, which can change anything in that desktop. Not served: other set-up steps, actions,
+recordings, sessions.
 
 Guarantees: requests go through the desktop's own connection, so they end with its lease. A desktop that fails while it
-is asked is remembered (`failure`): upstream's getters keep that to themselves and would score 0.
+is asked, or says that it did, is remembered (`failure`): upstream's getters keep that to themselves and would score 0.
+A file that is too large to be judged is answered with 413 and words, whatever the guest says of it.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ import aiohttp
 from aiohttp import web
 
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.desktops.guest.files import MAX_FILE
-from deskroll.errors import DesktopError, EvaluatorError, plain
+from deskroll.envs.osworld.evaluate.bounds import LARGEST_FILE
+from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, EvaluatorError, GuestError, LeaseLost, plain
 
 SERVER_PORT = 5000
 _FORWARDED = (9222, 8080)
@@ -30,8 +32,11 @@ _REQUEST_S = 130.0
 _CHUNK = 64 * 1024
 _SERVED = {
     "/accessibility", "/cursor_position", "/desktop_path", "/execute", "/file", "/list_directory", "/platform",
-    "/run_python", "/screen_size", "/screenshot", "/terminal", "/wallpaper", "/window_size",
+    "/run_python", "/screen_size", "/screenshot", "/setup/launch", "/terminal", "/wallpaper", "/window_size",
 }  # fmt: skip
+_UNREACHABLE = (401, 502, 503)
+"""Answers that are of no guest, or of one that takes us for somebody else: nothing was looked at."""
+_TOO_LARGE = 413
 
 
 class Relay:
@@ -46,19 +51,33 @@ class Relay:
         if request.path not in _SERVED:
             return web.json_response({"error": f"evaluators have no {request.path}"}, status=404)
         body: bytes | aiohttp.FormData | None = None
+        what = request.path
         if request.content_type in ("application/x-www-form-urlencoded", "multipart/form-data"):
             form = await request.post()
             body = aiohttp.FormData({name: value for name, value in form.items() if isinstance(value, str)})
+            what = plain(str(form.get("file_path", what)))
         elif request.can_read_body:
             body = await request.read()
         try:
-            status, answer = await self._desktop.exchange(
-                request.method, request.path_qs, timeout=_REQUEST_S, body=body, max_answer=MAX_FILE
-            )
-        except DesktopError as error:
-            self.failure = self.failure or error
-            return web.json_response({"error": "the desktop is gone"}, status=502)
+            status, answer = await self._exchange(request.method, request.path_qs, body)
+        except (DesktopLost, DesktopTimeout, LeaseLost) as error:
+            return self._failed(error)
+        except DesktopError:  # the desktop is well; its answer was cut off
+            status, answer = _TOO_LARGE, b""
+        if status == _TOO_LARGE:
+            return web.Response(status=status, text=f"{what} has more than {LARGEST_FILE} bytes")
+        if status != 200:
+            meaning = self._desktop.failure(request.method, request.path, status, answer)
+            if not isinstance(meaning, GuestError) or status in _UNREACHABLE:
+                return self._failed(meaning)
         return web.Response(status=status, body=answer)
+
+    async def _exchange(self, method: str, path: str, body: bytes | aiohttp.FormData | None) -> tuple[int, bytes]:
+        return await self._desktop.exchange(method, path, timeout=_REQUEST_S, body=body, max_answer=LARGEST_FILE)
+
+    def _failed(self, error: DesktopError) -> web.Response:
+        self.failure = self.failure or error
+        return web.json_response({"error": "the desktop is gone"}, status=502)
 
 
 @asynccontextmanager

@@ -8,6 +8,10 @@ job finds in its cache folder. Each job runs in a process of its own, forked aft
 standard input nor the standard output of this one: it leaves its answer in memory, and this process passes that on
 after every process of the job is dead, its files are gone and its connections are reset. What cannot be undone from
 here (a model's code ran; something could not be removed) is told with the answer: such a worker is `spent`.
+
+An answer counts only with a seal by its job's key, which is written nowhere: who writes to all open files, or ends the
+job early, leaves no answer. A metric that runs a model's code does so in its own process, though, as upstream has it:
+code that is after this very program can change its objects, or find the key in its frames, and give itself a value.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ import ctypes
 import errno
 import fcntl
 import functools
+import hashlib
+import hmac
 import importlib
 import json
 import math
@@ -56,7 +62,10 @@ _ROOMS = (_TMP, "/dev/shm")  # noqa: S108
 """The folders that a job can write to."""
 _SHORT, _LONG = 2000, 20_000
 _PAPER = 200_000
-"""The longest answer of a job, in bytes."""
+"""The longest answer of a job, in bytes, with its seal."""
+_KEY, _SEAL = 32, hashlib.sha256().digest_size
+_TOO_LARGE = 413
+"""How the relay answers a file that is too large to be judged."""
 _CHUNK = 65536
 _MEMORY = 4 * 1024**3
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
@@ -121,7 +130,9 @@ class Env:
         """Files that were asked for and are not in the desktop."""
         self.fetched: list[str] = []
         """Those that are."""
-        self._get_file = self.controller.get_file
+        self.too_large: list[str] = []
+        """Those that are too large to be judged, in words."""
+        self._post = controllers.requests.post
         self.controller.get_file = self._file
         self.cache_dir = cache
         self.task_id = job["task_id"]
@@ -131,9 +142,13 @@ class Env:
         self.enable_proxy = self.current_use_proxy = False
 
     def _file(self, path: str) -> Any:
-        data = self._get_file(path)
-        (self.absent if data is None else self.fetched).append(path)
-        return data
+        """As the controller's own, which asks three times and does not tell why there is none."""
+        answer = self._post(self.controller.http_server + "/file", data={"file_path": path})
+        if answer.status_code == _TOO_LARGE:
+            self.too_large.append(answer.text)
+        there = answer.status_code == 200
+        (self.fetched if there else self.absent).append(path)
+        return answer.content if there else None
 
     @property
     def vm_platform(self) -> Any:
@@ -151,9 +166,10 @@ def judge(job: dict[str, Any], package: tuple[Any, Any, Any], cache: str) -> flo
     getters, metrics, controllers = package
     env = Env(controllers, job, cache)
     metric = SUPPLEMENT.get(job["func"]) or getattr(metrics, job["func"])
-    config = job["result"]
     try:
-        given = [getattr(getters, "get_" + config["type"])(env, config) if config else None]
+        given = [_get(job["result"], getters, env, Broken)]
+    except Broken:
+        raise
     except Exception as error:
         if not _no_room(error):
             if env.absent or isinstance(error, FileNotFoundError):
@@ -163,7 +179,7 @@ def judge(job: dict[str, Any], package: tuple[Any, Any, Any], cache: str) -> flo
         raise
     absent, of_files = bool(env.absent), bool(env.fetched) or _is_files(given[0])
     if job["expected"]:
-        given.append(getattr(getters, "get_" + job["expected"]["type"])(env, job["expected"]))
+        given.append(_get(job["expected"], getters, env, ValueError))
     measure = functools.partial(metric, **job["options"])
     try:
         value = measure(*given)
@@ -179,6 +195,15 @@ def judge(job: dict[str, Any], package: tuple[Any, Any, Any], cache: str) -> flo
     if not math.isfinite(value := float(value)):
         raise ValueError(f"{job['func']} gave {value}, which is no score")
     return value
+
+
+def _get(config: dict[str, Any] | None, getters: Any, env: Env, kind: type[Exception]) -> Any:
+    """What a getter gives; an error of that kind where a file that it wanted is too large, whatever it makes of it."""
+    try:
+        return getattr(getters, "get_" + config["type"])(env, config) if config else None
+    finally:
+        if env.too_large:
+            raise kind(env.too_large[0])
 
 
 def _is_at_fault(error: Exception, measure: Callable[..., Any], expected: list[Any]) -> bool:
@@ -339,21 +364,27 @@ def empty(rooms: tuple[str, ...], folders: list[str]) -> bool:
     return True
 
 
-def understood(paper: int, status: int) -> dict[str, Any]:
+def sealed(said: bytes, key: bytes) -> bytes:
+    """An answer as it counts: whoever reads it does not learn how to write another."""
+    return hmac.digest(key, said, "sha256") + said
+
+
+def understood(paper: int, key: bytes, status: int) -> dict[str, Any]:
     """What a job left as its answer, which may be anything: its value or its words, of bounded length."""
+    if status:
+        return {"error": f"the evaluator died (status {status})"}
     data = os.pread(paper, _PAPER + 1, 0)
     try:
-        said = json.loads(data if len(data) <= _PAPER else b"")
+        ours = len(data) <= _PAPER and hmac.compare_digest(data, sealed(data[_SEAL:], key))
+        said = json.loads(data[_SEAL:] if ours else b"")
         value = said.get("value")
         words = {name: str(said.get(name, ""))[:most] for name, most in (("error", _SHORT), ("traceback", _LONG))}
         kept: dict[str, Any] = {name: text.encode(errors="replace").decode() for name, text in words.items()}
         if value is not None:
             kept["value"] = float(value)
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-        return {"error": f"the evaluator left no answer (status {status})"}
-    if status or not math.isfinite(kept.get("value", 0.0)):
-        return {"error": f"the evaluator died (status {status})" if status else "the value is no number"}
-    return kept
+        return {"error": "the evaluator left no answer"}
+    return kept if math.isfinite(kept.get("value", 0.0)) else {"error": "the value is no number"}
 
 
 class Server:
@@ -382,10 +413,11 @@ class Server:
         paper = os.memfd_create("answer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         ports = [listener.fileno() for listener, _ in self._ports]
         forked(functools.partial(carry, self._ports), self._answers, paper)
-        child = forked(functools.partial(self._write, paper, job), self._answers, *ports)
+        key = os.urandom(_KEY)  # after the first fork: that process has no use for it
+        child = forked(functools.partial(self._write, paper, key, job), self._answers, *ports)
         _, status = os.waitpid(child, 0)
         end_others()
-        said = understood(paper, status)
+        said = understood(paper, key, status)
         os.close(paper)
         for listener, _ in self._ports:
             listener.close()  # with all connections that nobody has accepted
@@ -393,8 +425,8 @@ class Server:
         clean = empty(_ROOMS, self._folders)
         return said | {"spent": bool(status) or not clean or job["func"].startswith(_RUNS_CODE)}
 
-    def _write(self, paper: int, job: dict[str, Any]) -> None:
-        said = json.dumps(answer(job, self._package, self._relay)).encode()
+    def _write(self, paper: int, key: bytes, job: dict[str, Any]) -> None:
+        said = sealed(json.dumps(answer(job, self._package, self._relay)).encode(), key)
         os.ftruncate(paper, 0)  # whoever wrote there is not the metric, nor who will
         os.pwrite(paper, said, 0)
         with contextlib.suppress(OSError):
