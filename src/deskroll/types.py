@@ -149,6 +149,10 @@ class Tool(Record, frozen=True):
     """A JSON Schema of its arguments."""
 
 
+SUCCESS = 1 - 1e-9
+"""A score from here on is a success; below 1 by what adding fractions loses."""
+
+
 class Score(Record, frozen=True):
     """A number with its reason; `value is None` means not scored, and the reason says why. Never a silent 0."""
 

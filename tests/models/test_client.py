@@ -6,12 +6,16 @@ import asyncio
 import json
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from email.utils import formatdate
 
 import pytest
 
 from deskroll.errors import FailureClass, ModelError
 from deskroll.models import ContextTooLong, Message, ModelRefused
+from deskroll.models.base import ModelForbidden, episode_clock
 from deskroll.models.scripted import FaultKind, Faults, Script, ScriptedServer, ToolUse, Turn
 from deskroll.types import Failure
 from tests.models.servers import QUESTION, TOOLS, Noted, canned, client, http, said
@@ -264,6 +268,15 @@ async def test_a_refusal_is_final(status: int) -> None:
     assert sink.kinds() == ["model.failed"]
 
 
+async def test_a_403_may_be_about_this_request_alone() -> None:
+    answers = http({"error": {"message": "it was flagged"}}, 403), GOOD
+    async with canned(*answers) as server, client(server.url, api_key=KEY) as model:
+        with pytest.raises(ModelRefused, match=r"flagged \(if every request is refused, check the key") as caught:
+            await model.complete(QUESTION)
+        assert not isinstance(caught.value, ModelForbidden)
+        assert (await model.complete(QUESTION)).text == "fine"
+
+
 async def test_a_429_about_money_is_final() -> None:
     error = {"message": "You exceeded your current quota", "code": "insufficient_quota"}
     async with canned(http({"error": error}, 429)) as server, client(server.url) as model:
@@ -383,6 +396,61 @@ async def test_check_finds_a_sick_server() -> None:
     async with canned(http({}, 503)) as server, client(server.url) as model:
         with pytest.raises(ModelError, match="status 503"):
             await model.check()
+
+
+@dataclass
+class Clock:
+    """The clock of an episode, which adds up what does not count."""
+
+    waits: int = 0
+    uncounted: float = 0.0
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        begun = time.monotonic()
+        self.waits += 1
+        try:
+            yield
+        finally:
+            self.uncounted += time.monotonic() - begun
+
+    def credit(self, seconds: float) -> None:
+        self.uncounted += seconds
+
+
+async def test_no_second_is_left_out_of_an_episodes_time_twice() -> None:
+    """Of a try that failed, the wait for a slot is left out once."""
+    let_go = asyncio.Event()
+
+    async def fail(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await let_go.wait()
+        writer.write(http({}, 500))
+        await writer.drain()
+        writer.close()
+
+    async def ask(clock: Clock | None) -> float:
+        episode_clock.set(clock)
+        begun = time.monotonic()
+        with pytest.raises(ModelError):
+            await model.complete(QUESTION)
+        return time.monotonic() - begun
+
+    clock = Clock()
+
+    async def waiting() -> bool:
+        return clock.waits == 1
+
+    async with await asyncio.start_server(fail, "127.0.0.1", 0) as listener:
+        url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
+        async with client(url, max_in_flight=1, retries=0) as model:
+            first = asyncio.create_task(ask(None))
+            second = asyncio.create_task(ask(clock))
+            await eventually(waiting, "it waits for the slot")
+            let_go.set()
+            await first
+            passed = await second
+    assert 0 < clock.uncounted <= passed
 
 
 # --- where it goes, and what stays secret ----------------------------------------------------------------

@@ -45,6 +45,7 @@ def test_report(full_run: Path, tmp_path: Path) -> None:
         assert word in done.stdout
     assert "What was not scored" in (tmp_path / "e.html").read_text(encoding="utf-8")
     rows = list(csv.DictReader(io.StringIO((tmp_path / "e.csv").read_text(encoding="utf-8"))))
+    assert list(csv.DictReader(io.StringIO(deskroll("report", full_run, "--csv", "-").stdout))) == rows
     assert len(rows) == 56
     assert {row["outcome"] for row in rows} == {"success", "partial", "failed", "unscored"}
     agent = next(row for row in rows if row["failure_class"] == "agent")
@@ -184,6 +185,7 @@ def test_compare_can_save_nothing(repeat_runs: list[Path], tmp_path: Path) -> No
         (["compare", "{run}", "{other}", "--out", "x.txt"], "use .json or .csv"),
         (["report", "{run}", "--screens", "all"], "give --html FILE"),
         (["report", "{run}", "--csv", "{tmp}/no/where.csv"], "cannot write"),
+        (["report", "{run}", "--csv", "-", "--json"], "both write to standard output"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )

@@ -70,6 +70,9 @@ def test_rates_and_mean() -> None:
     # Squares 3 * 0.31640625 + 0.00390625 + 4 * 0.19140625 = 1.71875; / (8 * 7), root: 0.17519; t = 2.36462.
     assert (overall.mean_score.low, overall.mean_score.high) == pytest.approx((0.02325, 0.85175), abs=5e-5)
     assert overall.mean_score.method is Method.STUDENT_T
+    alike = summarise(2, [episode("a"), episode("b")]).overall
+    assert alike.mean_score.method is Method.WILSON
+    assert alike.mean_score == alike.over_scored
 
 
 def test_several_samples_make_clusters_and_the_summary_says_so() -> None:
@@ -158,8 +161,9 @@ def test_failures_final_and_retried() -> None:
         episode("c", None, failure=FailureClass.MODEL),
     ]
     retried = [episode("a", None, failure=FailureClass.DESKTOP), episode("c", None, failure=FailureClass.MODEL)]
-    summary = summarise(3, outcomes, retried=retried)
-    assert summary.retried == 2
+    stopped = [episode("d", None, failure=FailureClass.CANCELLED)]
+    summary = summarise(4, outcomes, retried=[*retried, *stopped])
+    assert (summary.retried, summary.stopped, summary.consumption.attempts) == (2, 1, 6)
     assert [(row.failure_class, row.final, row.scored, row.retried) for row in summary.failures] == [
         ("agent", 1, 1, 0),
         ("model", 1, 0, 1),

@@ -116,6 +116,60 @@ class OddEnv(MathEnv):
             raise KeyError("it cannot be closed")
 
 
+async def await_something_cancelled() -> None:
+    """What a library does whose own inner task was cancelled."""
+    inner = asyncio.ensure_future(asyncio.sleep(3600))
+    inner.cancel()
+    await inner
+
+
+class LeakyEnv(MathEnv):
+    """Lets a cancellation that nobody has sent escape, where the task's metadata says: `{"leaks": "setup"|...}`."""
+
+    async def reset(self) -> Observation:
+        await self._leak("setup")
+        return await super().reset()
+
+    async def step(self, actions: Sequence[Action]) -> Moment:
+        await self._leak("step")
+        return await super().step(actions)
+
+    async def score(self, ending: Ending) -> Score:
+        await self._leak("score")
+        return await super().score(ending)
+
+    async def close(self) -> None:
+        await self._leak("close")
+
+    async def _leak(self, where: str) -> None:
+        if self._task.metadata.get("leaks") == where:
+            await await_something_cancelled()
+
+
+class ClingingEnv(MathEnv):
+    """Cannot let go."""
+
+    closing: ClassVar[int] = 0
+
+    async def close(self) -> None:
+        type(self).closing += 1
+        await asyncio.sleep(3600)
+
+
+class TalkativeEnv(MathEnv):
+    """Prints more than is kept, and is prepared if the file is short after that: also with one more line in it."""
+
+    async def reset(self) -> Observation:
+        os.write(2, b"x" * 2**20 * 17)
+        deadline = time.monotonic() + 30.0
+        while os.fstat(2).st_size and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        os.write(2, b"one more line\n")
+        if os.fstat(2).st_size > 1000:
+            raise ValueError(f"what was printed takes {os.fstat(2).st_size} bytes")
+        return await super().reset()
+
+
 class NoSettings(Settings):
     """Nothing to choose."""
 
@@ -137,6 +191,25 @@ class BrokenAgent(AnsweringAgent):
 
     async def act(self, observation: Observation) -> Decision:
         raise ZeroDivisionError("division by zero")
+
+
+class LeakyAgent(AnsweringAgent):
+    """Lets a cancellation that nobody has sent escape."""
+
+    async def act(self, observation: Observation) -> Decision:
+        await await_something_cancelled()
+        raise AssertionError("it never comes here")
+
+
+class SelfCancellingAgent(AnsweringAgent):
+    """Cancels the very task that runs it, as nobody should."""
+
+    async def act(self, observation: Observation) -> Decision:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(3600)
+        raise AssertionError("it never comes here")
 
 
 class BabblingAgent(AnsweringAgent):

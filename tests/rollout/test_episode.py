@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deskroll.types import Phase, StopReason
-from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script
+from deskroll.errors import DeskrollError, EvaluatorError
+from deskroll.rollout.backends.inline import InlineBackend
+from deskroll.rollout.live import Live
+from deskroll.rollout.orders import EpisodeLimits, Order, RunSpec
+from deskroll.types import EpisodeKey, Phase, StopReason
+from tests.models.servers import Noted
+from tests.rollout import parts
+from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, until
 
 
 async def test_a_whole_episode(runs: Runs) -> None:
@@ -68,3 +76,50 @@ async def test_a_reply_that_could_not_be_used_is_no_turn(runs: Runs) -> None:
     assert (episode.stop, episode.score.value, episode.steps, episode.actions) == (StopReason.ANSWER, 1.0, 3, 1)
     steps = runs.read().attempt(episode.key, 1).steps()
     assert "there is no tool 'abacus'" in steps[0].results[0]
+
+
+ORDER = Order(key=EpisodeKey(phase="eval", round=0, task="task-0", sample=0), attempt=1, task=questions(1)[0])
+
+
+def clinging(folder: Path, **limits: float) -> RunSpec:
+    """Episodes whose environment never lets go."""
+    return RunSpec(
+        env="tests.rollout.parts:ClingingEnv", agent="tests.rollout.parts:AnsweringAgent", storage=str(folder),
+        model={"name": "none", "base_url": "http://127.0.0.1:9/v1"}, limits=EpisodeLimits(**limits),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("why", [None, EvaluatorError("it took too long")], ids=["unwanted", "watchdog"])
+async def test_a_stop_while_it_is_closed_takes_no_score_away(tmp_path: Path, why: DeskrollError | None) -> None:
+    parts.ClingingEnv.closing = 0
+    async with InlineBackend(clinging(tmp_path)) as backend:
+        work = asyncio.create_task(backend.run(ORDER))
+        await until(lambda: parts.ClingingEnv.closing, "it is being closed")
+        backend.stop(ORDER.key, ORDER.attempt, why)
+        episode = await work
+    assert (episode.stop, episode.score.value, episode.failure) == (StopReason.ANSWER, 1.0, None)
+
+
+async def test_closing_has_a_limit_of_its_own_and_says_when_it_was_cut(tmp_path: Path) -> None:
+    sink = Noted()
+    async with InlineBackend(clinging(tmp_path, close_timeout=0.1), sink=sink) as backend:
+        episode = await backend.run(ORDER)
+    assert (episode.score.value, episode.failure) == (1.0, None)
+    (event,) = sink.events
+    assert (event.kind, event.subject) == ("episode.unclosed", "eval/0/task-0/0#1")
+    assert event.data["reason"] == "closing it did not end within 0.1 s"
+
+
+async def test_waiting_for_its_turn_is_no_time_in_a_phase() -> None:
+    """Else the watchdog would take it for the silence of whoever is asked then."""
+    live = Live(ORDER)
+    live.enter(Phase.MODEL)
+    before = live.activity().since
+    with live.waiting():
+        await until(lambda: live.activity().since > before + 0.05, "its time stands still")
+        with live.waiting():
+            held = live.activity().since
+    assert live.activity().since >= held
+    live.enter(Phase.ACT)
+    entered = live.activity().since
+    await until(lambda: live.activity().since == entered, "its time goes on")

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psutil
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from deskroll.errors import BackendLost, FailureClass, ModelError, StoreError
 from deskroll.models.scripted import ScriptedServer
@@ -14,7 +19,8 @@ from deskroll.report.results import Results
 from deskroll.rollout.session import Session
 from deskroll.store import AttemptWriter
 from deskroll.store.journal import Failed
-from deskroll.types import Episode
+from deskroll.types import Episode, Phase
+from tests.models.servers import said
 from tests.rollout.conftest import ANSWER, CALCULATE, CLICK, Runs, questions, script, until
 
 FAILING = "tests.rollout.parts:FailingEnv"
@@ -105,10 +111,14 @@ async def test_what_fails_on_one_desktop_is_tried_again_on_another(runs: Runs) -
 
 
 @pytest.mark.parametrize("backend", ["inline", "process"])
-async def test_an_environment_that_cannot_be_closed_costs_nobody_anything(runs: Runs, backend: str) -> None:
+async def test_an_environment_that_cannot_be_closed_costs_nobody_anything(
+    runs: Runs, backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "deskroll")
     tasks = [*questions(1, odd="close"), *questions(3)[1:]]
     outcomes = await runs.run(script(ANSWER), tasks, env=ODD, backend=backend)
     assert [(each.score.value, each.attempt) for each in outcomes] == [(1.0, 1)] * 3
+    assert caplog.text.count("could not be closed") == 1, "a worker's last words are heard"
 
 
 async def test_the_step_in_which_a_desktop_died_is_kept(runs: Runs) -> None:
@@ -155,6 +165,48 @@ async def test_a_key_that_is_refused_in_the_middle_stops_the_run_and_spends_noth
             async with Session.open(config, questions(50)) as session:
                 await session.run()
     assert runs.read().outcomes() == []
+
+
+async def test_one_request_that_is_refused_costs_its_own_episode_only(runs: Runs) -> None:
+    """A gateway may answer 403 to one prompt that it has flagged: no reason to stop, and none to blame the key."""
+    async with _moderated("(1)") as url:
+        config = runs.config(None, model={"base_url": url, "api_key": "right"}, retries=RETRIES)
+        async with Session.open(config, questions(6)) as session:
+            outcomes = await session.run()
+    assert [each.score.value for each in outcomes] == [1.0, None, *[1.0] * 4]
+    failure = outcomes[1].failure
+    assert failure is not None
+    assert failure.failure_class is FailureClass.MODEL
+    assert "status 403: it was flagged (if every request is refused, check the key and the model)" in failure.message
+
+
+@asynccontextmanager
+async def _moderated(flagged: str) -> AsyncIterator[str]:
+    """A server that refuses what holds a text, and answers everything else."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if flagged in await request.text():
+            return web.json_response({"error": {"message": "it was flagged"}}, status=403)
+        return web.json_response(said("42"))
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/v1"))
+
+
+async def test_a_model_slot_that_is_waited_for_is_no_silence_of_the_model(runs: Runs) -> None:
+    """The time of whoever waits for one stands still, also for the watchdog; that of whoever asks goes on."""
+    async with runs.open(script(ANSWER, latency=3600.0), questions(2), model={"max_in_flight": 1}) as session:
+        work = asyncio.create_task(session.run())
+
+        def apart() -> float:
+            since = [each.since for each in session.status().activities if each.phase is Phase.MODEL]
+            return max(since) - min(since) if len(since) == 2 else 0.0
+
+        await until(lambda: apart() > 1.0, "only one of them is silent")
+        session.stop(now=True)
+        await work
 
 
 async def test_a_server_that_fails_for_everybody_stops_the_run(runs: Runs) -> None:

@@ -154,3 +154,13 @@ async def test_groups_follow_episodes_unless_they_are_set() -> None:
 def test_limits_that_make_no_sense_are_refused(most: int, reserved: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         Permits(most, reserved)
+
+
+@pytest.mark.parametrize("change", [{"num_rollouts": 2}, {"max_concurrent_rollouts": 2}])
+def test_no_change_leaves_a_phase_with_nothing_for_ever(change: dict[str, int]) -> None:
+    limits = Limits(4, reserved={"train": 2})
+    with pytest.raises(ConfigError, match=r"of 2 in all, 2 are reserved \(train\).*allowed: 3 and more"):
+        limits.change(**change)
+    assert (limits.episodes.most, limits.groups.most) == (4, 4)
+    limits.change(num_rollouts=3)
+    assert limits.episodes.most == 3

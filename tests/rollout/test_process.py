@@ -54,6 +54,40 @@ async def test_a_poison_task_takes_nobody_with_it(runs: Runs) -> None:
     assert all(each.attempt == 2 for each in outcomes[:2])
 
 
+FORK = """
+import os
+from pathlib import Path
+fork, here = os.fork, Path(__file__).parent
+def refused():
+    tries = here / "tries"
+    if (here / "crashed").exists() and len(text := tries.read_text() if tries.exists() else "") < 2:
+        tries.write_text(text + "x")
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    return fork()
+os.fork = refused
+"""
+
+
+async def test_a_worker_that_there_is_no_room_for_at_the_moment_costs_nothing(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash the system refuses to make a process, twice: neither the run nor the episode ends by that."""
+    (tmp_path / "sitecustomize.py").write_text(FORK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    tasks = questions(1, crash="exit", once=str(tmp_path / "crashed"))
+    (outcome,) = await runs.run(script(ANSWER), tasks, env=CRASHING, backend="process", workers=1)
+    assert (tmp_path / "tries").read_text() == "xx", "it was refused indeed"
+    assert (outcome.score.value, outcome.attempt) == (1.0, 2)
+
+
+async def test_what_workers_print_does_not_grow_without_end(runs: Runs) -> None:
+    (outcome,) = await runs.run(
+        script(ANSWER), questions(1), env="tests.rollout.parts:TalkativeEnv", backend="process", workers=1,
+        retries={"setup": 0},
+    )  # fmt: skip
+    assert (outcome.score.value, outcome.failure) == (1.0, None)
+
+
 async def test_workers_are_gone_after_the_run(runs: Runs) -> None:
     async with runs.open(script(ANSWER), questions(4), backend="process", workers=3) as session:
         await session.run()

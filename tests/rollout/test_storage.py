@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deskroll.errors import StoreError
+from deskroll.store.journal import Started
 from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, until
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="mounting takes root")
@@ -73,3 +74,19 @@ async def test_a_run_in_an_object_store_is_stopped_and_resumed(bucket: str) -> N
     run = runs.read()
     assert (len(run.outcomes()), run.unfinished(), run.verify()) == (12, [], [])
     assert len(run.attempt(outcomes[0].key, 1).messages()) == 5
+
+
+async def test_stop_now_leaves_out_nobody_who_is_about_to_begin(bucket: str) -> None:
+    """In an object store, a resumed attempt looks for a free folder between its permit and its beginning."""
+    runs, tasks = Runs(bucket), questions(4)
+    async with runs.open(script(ANSWER), tasks) as session:
+        session.stop()
+        assert await session.run() == []
+    async with runs.open(script(ANSWER, latency=3600.0), tasks, resume=True) as session:
+        work = asyncio.create_task(session.run())
+        while not session.engine.limits.episodes.used:
+            assert not work.done()
+            await asyncio.sleep(0)
+        session.stop(now=True)
+        assert await asyncio.wait_for(work, 20) == []
+    assert list(runs.read().records(Started)) == []

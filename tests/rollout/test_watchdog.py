@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from deskroll.errors import DeskrollError
 from deskroll.rollout.asking import ask, change_limits, find_live, stop_run
 from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.orders import Activity, Vitals
 from deskroll.rollout.watchdog import Watchdog
 from deskroll.types import Episode, EpisodeKey, Phase, Score, StopReason
@@ -44,8 +46,8 @@ class Recorder:
         raise NotImplementedError
 
 
-def activity(phase: Phase, since: float = 0.0) -> Activity:
-    return Activity(key=KEY, attempt=1, phase=phase, since=since, desktop="d-1")
+def activity(phase: Phase, since: float = 0.0, desktop: str = "d-1") -> Activity:
+    return Activity(key=KEY, attempt=1, phase=phase, since=since, desktop=desktop)
 
 
 def watching(*activities: Activity) -> tuple[Watchdog, Recorder]:
@@ -104,6 +106,14 @@ def test_beyond_its_cap_a_phase_is_stopped_as_a_failure_of_whoever_did_not_answe
     assert "stopped by the watchdog" in str(error)
 
 
+def test_no_desktop_is_blamed_where_there_is_none() -> None:
+    watchdog, backend = watching(activity(Phase.ACT, desktop=""))
+    watchdog.look(301.0)
+    (error,) = backend.stopped
+    assert error is not None
+    assert error.failure == "setup"
+
+
 def test_waiting_for_a_desktop_is_no_stall() -> None:
     watchdog, backend = watching(activity(Phase.DESKTOP))
     watchdog.look(1e6)
@@ -114,10 +124,10 @@ def test_waiting_for_a_desktop_is_no_stall() -> None:
 async def test_a_step_that_never_ends_is_dumped_and_its_episode_made_again(runs: Runs, backend: str) -> None:
     (episode,) = await runs.run(
         script(CALCULATE, ANSWER), questions(1, fails="slow step"), env="tests.rollout.parts:FailingEnv",
-        backend=backend, watchdog={"stalled_after": 0.5, "act_timeout": 5.0}, retries={"desktop": 0},
+        backend=backend, watchdog={"stalled_after": 0.5, "act_timeout": 5.0}, retries={"setup": 0},
     )  # fmt: skip
     assert episode.failure is not None
-    assert (episode.failure.failure_class, episode.failure.kind) == ("desktop", "DesktopTimeout")
+    assert (episode.failure.failure_class, episode.failure.kind) == ("setup", "SetupError")
     assert "stopped by the watchdog" in episode.failure.message
     attempt = runs.read().attempt(episode.key, episode.attempt)
     (dump,) = [name for name in attempt.files() if name.startswith("stalled-act")]
@@ -169,6 +179,27 @@ async def test_a_bad_request_is_answered_and_changes_nothing(runs: Runs) -> None
                 assert response.status == 400
                 assert "error" in msgspec.json.decode(await response.read())
         await session.run()
+
+
+async def test_opening_the_socket_changes_nothing_for_whoever_makes_files_meanwhile(tmp_path: Path) -> None:
+    steering = Steering(status=lambda: None, change=lambda *_: None, stop=lambda _: None)  # type: ignore[arg-type, return-value]
+    modes = set()
+
+    async def others() -> None:
+        for n in itertools.count():
+            folder = tmp_path / str(n)
+            folder.mkdir()
+            modes.add(folder.stat().st_mode)
+            await asyncio.sleep(0)
+
+    (tmp_path / "usual").mkdir()
+    work = asyncio.create_task(others())
+    for n in range(20):
+        async with serve_control(steering, f"run-{n}") as path:
+            assert oct(Path(path).stat().st_mode & 0o777) == "0o600"
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    assert modes == {(tmp_path / "usual").stat().st_mode}
 
 
 async def _get(socket: Path, path: str) -> str:

@@ -1,7 +1,10 @@
 """Runs in an object store: a real S3 protocol over HTTP, and fsspec's store in memory."""
 
 import asyncio
+import os
 import shutil
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -193,6 +196,60 @@ async def test_an_attempt_that_cannot_be_uploaded_is_kept(bucket: str) -> None:
     spool = Path(str(raised.value).rpartition(" ")[2])
     assert (spool / "conversation.json").read_bytes() == b'[\n{"a":1}\n]\n'
     shutil.rmtree(spool)
+
+
+KILLED = """
+import asyncio, os
+from deskroll.errors import StoreError
+from deskroll.store import AttemptWriter, Storage
+from tests.store.records import episode, key
+
+async def main():
+    storage = Storage.at("memory://bucket/run")
+    for last in (False, True):  # one that is sealed, and one that cannot be
+        async with AttemptWriter(storage, key(), 1) as writer:
+            writer.message(b'{"a":1}')
+            try:
+                await writer.seal(episode(key(), 1))
+            except StoreError:
+                assert last
+    AttemptWriter(storage, key(), 2).message(b'{"a":2}')
+    os._exit(1)
+
+asyncio.run(main())
+"""
+NEXT = """
+import asyncio, os, tempfile
+from deskroll.store import AttemptWriter, RunStore, Storage
+from tests.store.records import info, key
+
+async def main():
+    async with AttemptWriter(Storage.at("memory://bucket/other"), key(), 1) as live:
+        live.message(b'{"a":3}')
+        async with RunStore.create("memory://bucket/run", info()):
+            live.message(b'{"a":4}')
+            print(*sorted(os.listdir(tempfile.gettempdir())))
+
+asyncio.run(main())
+"""
+
+
+def test_what_killed_workers_left_is_swept_and_nothing_else(tmp_path: Path) -> None:
+    def said(script: str) -> list[str]:
+        env = {**os.environ, "TMPDIR": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
+        assert not done.stderr
+        return done.stdout.split()
+
+    said(KILLED)
+    left, kept = sorted(tmp_path.iterdir())
+    assert left.name.startswith("deskroll-attempt-")
+    assert (kept / "conversation.json").read_bytes() == b'[\n{"a":1}\n]\n'
+    live, *others = said(NEXT)
+    assert live.startswith("deskroll-attempt-")
+    assert live != left.name
+    assert others == [kept.name], "what could not be uploaded is there still"
+    assert list(tmp_path.iterdir()) == [kept]
 
 
 def test_a_bucket_that_is_not_there(bucket: str) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from deskroll.errors import InputError, MissingDependency, StoreError
+from deskroll.errors import FailureClass, InputError, MissingDependency, StoreError
 from deskroll.store import Run, RunStore, Storage, config_digest, find_run, join
 from deskroll.store.info import RunInfo, encode
 from deskroll.store.journal import DesktopChanged, Sealed
+from deskroll.types import Failure, StopReason
 from tests.store.records import episode, info, key
 
 
@@ -62,6 +63,14 @@ async def test_desktops_and_attempts_are_read(tmp_path: Path) -> None:
         run.attempt(key(), 1).image("../../../../../../run.json")
     with pytest.raises(StoreError, match="there is no such file"):
         run.attempt(key(), 1).image("screens/0.png")
+
+
+async def test_no_manifest_is_missed_of_an_attempt_whose_worker_was_lost(tmp_path: Path) -> None:
+    failure = Failure(failure_class=FailureClass.WORKER, kind="WorkerLost", message="killed by SIGSEGV")
+    async with RunStore.create(tmp_path, info()) as store:
+        store.write(Sealed(episode=episode(key(), value=None, stop=StopReason.FAILURE, failure=failure), epoch=1))
+        assert len(store.index.outcomes()) == 1
+    assert Run.open(tmp_path).verify() == []
 
 
 def test_a_digest_of_settings_knows_no_order() -> None:

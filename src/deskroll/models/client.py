@@ -13,8 +13,8 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import ClassVar
 from urllib.request import getproxies, proxy_bypass
 
@@ -79,7 +79,8 @@ _HEADERS = {
     "Content-Type": "application/json",
     "User-Agent": "deskroll",
 }
-_FORBIDDEN = (401, 403, 404)
+_FORBIDDEN = (401, 404)
+"""Nobody who asks is answered; a 403 may be about this one request, whose text a gateway has flagged."""
 
 
 class ChatClient:
@@ -136,17 +137,18 @@ class ChatClient:
         tries = 0
         while True:
             tries += 1
-            begun = time.monotonic()
-            try:
-                return await self._ask(request, tries, clock)
-            except _Failed as failure:
-                error, after = self._clean(str(failure)), failure.after
-            except ModelError as refused:
-                self._note(str(refused))
-                self._emit("model.failed", tries, str(refused))
-                raise
+            async with self._slot(clock):
+                begun = time.monotonic()
+                try:
+                    return await self._ask(request, tries)
+                except _Failed as failure:
+                    error, after = self._clean(str(failure)), failure.after
+                except ModelError as refused:
+                    self._note(str(refused))
+                    self._emit("model.failed", tries, str(refused))
+                    raise
+                clock.credit(time.monotonic() - begun)
             self._note(error)
-            clock.credit(time.monotonic() - begun)
             if tries > self.settings.retries:
                 self._emit("model.failed", tries, error)
                 times = "once" if tries == 1 else f"{tries} times"
@@ -171,16 +173,21 @@ class ChatClient:
         """What an answer holds; raises `Unusable`."""
         return read_answer(body, asked=self.settings.name, price=self._price, version=version, tries=tries)
 
-    async def _ask(self, request: Request, tries: int, clock: EpisodeClock) -> Completion:
+    @asynccontextmanager
+    async def _slot(self, clock: EpisodeClock) -> AsyncIterator[None]:
+        """A permit for one open request; the wait for it is nobody's time."""
         if self._permits is None:
-            status, headers, body = await self._exchange(request)
-        else:
-            with clock.paused():
-                await self._permits.acquire()
-            try:
-                status, headers, body = await self._exchange(request)
-            finally:
-                self._permits.release()
+            yield
+            return
+        with clock.paused():
+            await self._permits.acquire()
+        try:
+            yield
+        finally:
+            self._permits.release()
+
+    async def _ask(self, request: Request, tries: int) -> Completion:
+        status, headers, body = await self._exchange(request)
         if status != 200:
             raise self._refused(status, headers, body)
         version = headers.get("x-model-version") or headers.get("version") or ""
@@ -342,7 +349,9 @@ def _proxy(url: URL) -> str | None:
 
 
 def _advice(status: int, said: Refusal, endpoint: Endpoint, vendor: Vendor) -> str:
-    if status in (401, 403):
+    if status == 403:
+        return " (if every request is refused, check the key and the model)"
+    if status == 401:
         known = "the key is not accepted" if endpoint.key is not None else "no key is set"
         return f" ({known}: set api_key, or ${vendor.key_variable})"
     if status == 404:

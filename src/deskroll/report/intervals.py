@@ -6,7 +6,8 @@
   interval too narrow. The variance is taken between tasks (ratio estimator), turned into the number of independent
   episodes that would have had it, and Wilson's interval is taken for that number.
 - A mean of fractional scores: Student's t over tasks. Chosen before a bootstrap: it needs no random numbers, gives the
-  same answer to everybody, and a percentile bootstrap is too narrow for the few dozen tasks of a usual domain.
+  same answer to everybody, and a percentile bootstrap is too narrow for the few dozen tasks of a usual domain. Where
+  tasks do not differ at all, it is Wilson's.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import NamedTuple
 CONFIDENCE = 0.95
 Z = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
 """1.96: how many standard errors of a normal distribution hold 95%."""
+FLAT = 1e-9
+"""An interval narrower than this says that tasks do not differ."""
 _NORMAL_FROM = 2_000
 """With so many degrees of freedom, Student's t is the normal distribution to three digits."""
 
@@ -65,7 +68,7 @@ def mean_interval(clusters: Iterable[Sequence[float]]) -> Interval | None:
     found = student_interval(groups)
     if found is None or min(map(min, groups)) < 0 or max(map(max, groups)) > 1:
         return found
-    if found.high - found.low < 1e-9:
+    if found.high - found.low < FLAT:
         # Equal scores are no proof that the next one is equal: as wide as a rate of so many tasks.
         return wilson(found.low * len(groups), len(groups))
     return Interval(max(0.0, found.low), min(1.0, found.high))

@@ -13,10 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from deskroll.errors import FailureClass
-from deskroll.types import Episode, StopReason
+from deskroll.types import SUCCESS, Episode, StopReason
 
-FULL_MARKS = 1 - 1e-9
-"""A score from here on is a success; below 1 by what adding fractions loses."""
 NO_SCORE = "no_score"
 """Nothing failed, and yet nobody gave a score."""
 
@@ -44,7 +42,7 @@ def score_of(episode: Episode) -> float | None:
 def succeeded(episode: Episode) -> bool:
     """Whether it has the full score."""
     score = score_of(episode)
-    return score is not None and score >= FULL_MARKS
+    return score is not None and score >= SUCCESS
 
 
 def outcome_of(episode: Episode) -> Outcome:
@@ -52,7 +50,7 @@ def outcome_of(episode: Episode) -> Outcome:
     score = score_of(episode)
     if score is None:
         return Outcome.UNSCORED
-    if score >= FULL_MARKS:
+    if score >= SUCCESS:
         return Outcome.SUCCESS
     return Outcome.PARTIAL if score > 0 else Outcome.FAILED
 

@@ -13,16 +13,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from deskroll.errors import FailureClass, plain
 from deskroll.report.consumption import consumption, time_under_way
-from deskroll.report.intervals import Interval, clustered_rate, mean_interval
-from deskroll.report.outcome import FULL_MARKS, NO_SCORE, by_group, by_task, score_of, unscored_because
+from deskroll.report.intervals import FLAT, Interval, clustered_rate, mean_interval, student_interval
+from deskroll.report.outcome import NO_SCORE, by_group, by_task, score_of, unscored_because
 from deskroll.report.passk import pass_at_k
 from deskroll.report.summary import Estimate, FailureCount, Method, Summary, Tally
 from deskroll.report.words import counted
-from deskroll.types import Episode, Record
+from deskroll.types import SUCCESS, Episode, Record
 
 NO_DOMAIN = "(none)"
 """The name of the row of tasks without a domain."""
 _LONGEST_EXAMPLE, _MOST_REASONS = 300, 5
+_CANCELLED = FailureClass.CANCELLED
 
 
 class Plan(Record, frozen=True):
@@ -39,10 +40,12 @@ def summarise(
     """Sum up outcomes, one for each episode that has any.
 
     `planned` is the number of all planned episodes; `plan` says how they spread over domains and phases, where that is
-    to be shown. `retried` are attempts that failed and were tried again: they count for time, cost and failures only.
+    to be shown. `retried` are attempts that failed and were tried again, or were stopped with the run: they count for
+    time, cost and failures only.
     """
-    outcomes, failed, shares = list(episodes), list(retried), list(plan)
-    attempts = outcomes + failed
+    outcomes, shares, without = list(episodes), list(plan), list(retried)
+    failed = [each for each in without if each.failure is None or each.failure.failure_class is not _CANCELLED]
+    attempts = outcomes + without
     wall = time_under_way(attempts)
     samples = max(map(len, by_group(outcomes).values()), default=0)
     overall = tally("all", planned, outcomes)
@@ -63,6 +66,7 @@ def summarise(
         failures=failure_counts(outcomes, failed),
         no_score=_no_score(outcomes),
         retried=len(failed),
+        stopped=len(without) - len(failed),
         consumption=consumption(attempts),
         wall_s=wall,
         episodes_per_minute=len(outcomes) / wall * 60 if wall > 0 else None,
@@ -77,12 +81,12 @@ def tally(name: str, planned: int | None, episodes: Sequence[Episode]) -> Tally:
     unscored: Counter[str] = Counter()
     for episode in episodes:
         score, task = score_of(episode), episode.key.task
-        attempted[task].append(float(score is not None and score >= FULL_MARKS))
+        attempted[task].append(float(score is not None and score >= SUCCESS))
         if score is None:
             unscored[unscored_because(episode)] += 1
         else:
             scored[task].append(score)
-    won = [[float(score >= FULL_MARKS) for score in scores] for scores in scored.values()]
+    won = [[float(score >= SUCCESS) for score in scores] for scores in scored.values()]
     return Tally(
         name=name,
         planned=planned,
@@ -93,8 +97,14 @@ def tally(name: str, planned: int | None, episodes: Sequence[Episode]) -> Tally:
         successes=round(sum(map(sum, won))),
         over_attempted=_rate(list(attempted.values())),
         over_scored=_rate(won),
-        mean_score=_estimate(_mean(scored.values()), mean_interval(scored.values()), Method.STUDENT_T),
+        mean_score=_mean_score(list(scored.values())),
     )
+
+
+def _mean_score(tasks: list[list[float]]) -> Estimate:
+    flat = student_interval(tasks)
+    method = Method.WILSON if flat is not None and flat.high - flat.low < FLAT else Method.STUDENT_T
+    return _estimate(_mean(tasks), mean_interval(tasks), method)
 
 
 def _rate(tasks: list[list[float]]) -> Estimate:

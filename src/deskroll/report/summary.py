@@ -141,6 +141,8 @@ class Summary(Record, frozen=True):
     """Why outcomes have no score though nothing failed, the most frequent reasons first."""
     retried: int
     """Attempts that failed and were tried again."""
+    stopped: int
+    """Attempts that ended with the run, before they had an outcome."""
     consumption: Consumption
     wall_s: float
     """Time during which at least one attempt was under way: the pause before a resume does not count."""

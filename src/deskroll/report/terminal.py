@@ -230,7 +230,8 @@ def _phases(summary: Summary, width: int) -> Table | None:
 def _totals(summary: Summary) -> Iterable[Text]:
     used = summary.consumption
     speed = f", {words.number(summary.episodes_per_minute, 1)} episodes a minute" if summary.episodes_per_minute else ""
-    attempts = f"{words.counted(used.attempts, 'attempt')} ({summary.retried:,} retried)"
+    stopped = f", {summary.stopped:,} stopped with the run" if summary.stopped else ""
+    attempts = f"{words.counted(used.attempts, 'attempt')} ({summary.retried:,} retried{stopped})"
     yield _line("stopped by", words.listed(summary.stops) or "nothing yet")
     yield _line("time", f"{words.duration(summary.wall_s)} under way{speed}; {attempts}")
     yield _line("model", f"{words.counted(used.model_calls, 'call')}, {words.tokens(used.prompt_tokens)} tokens in, "

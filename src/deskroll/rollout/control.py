@@ -77,11 +77,8 @@ async def serve_control(steering: Steering, run_id: str, metrics: str = "") -> A
     runners = []
     try:
         runners.append(await _serving(_app(steering)))
-        old = os.umask(0o177)
-        try:
-            await web.UnixSite(runners[0], str(path)).start()
-        finally:
-            os.umask(old)
+        await web.UnixSite(runners[0], str(path)).start()
+        path.chmod(0o600)  # until then, the folder keeps others out
         if metrics:
             runners.append(await _serving(_metrics_app(steering, _token())))
             at = Listen.parse(metrics)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 
 from deskroll.errors import DeskrollError
 from deskroll.models.base import episode_clock
@@ -22,15 +22,24 @@ async def within(seconds: float | None, error: type[DeskrollError], what: str) -
         raise error(f"{what} did not end within {seconds:g} s") from None
 
 
+Waiting = Callable[[], AbstractContextManager[None]]
+
+
 class TurnClock:
     """The time of an episode's turns. Waiting for a model slot takes none of it, nor do tries that failed."""
 
-    def __init__(self, limit: asyncio.Timeout) -> None:
+    def __init__(self, limit: asyncio.Timeout, waiting: Waiting) -> None:
         self._limit = limit
+        self._waiting = waiting
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """What happens in this block takes no time."""
+        with self._waiting(), self._stopped():
+            yield
+
+    @contextmanager
+    def _stopped(self) -> Iterator[None]:
         end = self._limit.when()
         if end is None:
             yield
@@ -51,10 +60,10 @@ class TurnClock:
 
 
 @asynccontextmanager
-async def turns_within(seconds: float | None) -> AsyncIterator[None]:
-    """The block, on an episode's clock; `TimeoutError` when its time is over."""
+async def turns_within(seconds: float | None, waiting: Waiting) -> AsyncIterator[None]:
+    """The block, on an episode's clock, which holds `waiting` while it stands still; `TimeoutError` when it is over."""
     async with asyncio.timeout(seconds) as limit:
-        token = episode_clock.set(TurnClock(limit))
+        token = episode_clock.set(TurnClock(limit, waiting))
         try:
             yield
         finally:

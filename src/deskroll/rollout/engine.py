@@ -201,6 +201,8 @@ class Engine:
         try:
             waited = round(time.monotonic() - asked, 5)
             attempt = await self._store.next_attempt(key)
+            if self.stopping:  # that may have taken a while
+                return None
             return await self._dispatched(
                 Order(key=key, attempt=attempt, task=group.task, priority=priority, isolated=isolated, waited_s=waited)
             )

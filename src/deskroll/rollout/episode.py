@@ -23,11 +23,12 @@ from deskroll.errors import (
     StoreError,
     boundary,
 )
+from deskroll.rollout.cancelled import blaming, from_within, uncancel
 from deskroll.rollout.deadline import turns_within, within
 from deskroll.rollout.kit import Kit
 from deskroll.rollout.live import Live
 from deskroll.rollout.notebook import Notebook
-from deskroll.types import Decision, Episode, Observation, Phase, Score, StopReason
+from deskroll.types import Decision, Episode, Event, Observation, Phase, Score, StopReason
 
 _log = logging.getLogger(__name__)
 
@@ -37,14 +38,15 @@ async def run_episode(live: Live, kit: Kit) -> Episode:
     notes = Notebook(live, kit)
     try:
         try:
-            with boundary(FailureClass.DESKTOP, f"episode {live.order.name}"):
+            with blaming(live, FailureClass.DESKTOP, f"episode {live.order.name}"):
                 async with kit.desktop(live) as desktop:
                     await _attempt(live, kit, notes, desktop)
         except asyncio.CancelledError:
-            if not live.cancelled:  # nobody stopped this attempt: the process itself is ending
+            if not live.cancelled:  # nobody stopped this attempt: its task itself is being ended
                 raise
-            _uncancel()
-            notes.stopped(live.stopped_by)
+            uncancel()
+            if not notes.judged:
+                notes.stopped(live.stopped_by)
         except StoreError:
             raise
         except DeskrollError as error:
@@ -62,7 +64,7 @@ async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | Non
         env = kit.env(task, desktop, notes)
     try:
         async with within(limits.setup_timeout, SetupError, f"the set-up of task {task.id!r}"):
-            with boundary(FailureClass.SETUP, f"task {task.id!r}"):
+            with blaming(live, FailureClass.SETUP, f"task {task.id!r}"):
                 observation = await env.reset()
                 tools = env.tools
         with boundary(FailureClass.AGENT, f"agent {kit.spec.agent}"):
@@ -73,23 +75,23 @@ async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | Non
             notes.scored(ending, Score(value=None, reason="evaluation is switched off"))
             return
         async with within(limits.score_timeout, EvaluatorError, f"the evaluation of task {task.id!r}"):
-            with boundary(FailureClass.EVALUATOR, f"task {task.id!r}"):
+            with blaming(live, FailureClass.EVALUATOR, f"task {task.id!r}"):
                 notes.scored(ending, await env.score(ending))
     finally:
-        await _close(env, live)
+        await _close(env, live, kit)
 
 
 async def _turns(live: Live, kit: Kit, env: Env, agent: Agent, observation: Observation, notes: Notebook) -> Ending:
     """Ask, act, look, until the agent or a limit ends it."""
     try:
-        async with turns_within(notes.limits.max_time):
+        async with turns_within(notes.limits.max_time, live.waiting):
             while (stop := notes.budget.reached()) is None:
                 live.enter(Phase.MODEL)
-                with boundary(FailureClass.AGENT, "the agent"):
+                with blaming(live, FailureClass.AGENT, "the agent"):
                     decision = await agent.act(observation)
                     notes.decided(decision)
                 live.enter(Phase.ACT)
-                moment = await _step(env, decision)
+                moment = await _step(env, decision, live)
                 live.enter(Phase.STORE)
                 notes.step(moment)
                 if decision.gave_up:
@@ -105,22 +107,21 @@ async def _turns(live: Live, kit: Kit, env: Env, agent: Agent, observation: Obse
     return Ending(stop=stop)
 
 
-async def _step(env: Env, decision: Decision) -> Moment:
+async def _step(env: Env, decision: Decision, live: Live) -> Moment:
     if not decision.actions:
         return Moment(observation=Observation(results=(decision.problem,)))
-    with boundary(FailureClass.DESKTOP, "the environment"):
+    with blaming(live, FailureClass.DESKTOP, "the environment"):
         return await env.step(decision.actions)
 
 
-async def _close(env: Env, live: Live) -> None:
+async def _close(env: Env, live: Live, kit: Kit) -> None:
     """Whatever goes wrong here, the attempt's result is known by now and stays."""
+    limit = kit.spec.limits.close_timeout
     try:
-        await env.close()
+        async with within(limit, SetupError, "closing it"):
+            with from_within(live):
+                await env.close()
     except Exception as error:  # noqa: BLE001  (plug-ins may fail in any way)
-        _log.warning("%s: its environment could not be closed: %s: %s", live.order.name, type(error).__name__, error)
-
-
-def _uncancel() -> None:
-    task = asyncio.current_task()
-    while task is not None and task.uncancel():
-        pass
+        why = str(error) if isinstance(error, DeskrollError) else f"{type(error).__name__}: {error}"
+        _log.warning("%s: its environment could not be closed: %s", live.order.name, why)
+        kit.sink.emit(Event(kind="episode.unclosed", subject=live.order.name, data={"reason": why}))

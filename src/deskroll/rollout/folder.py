@@ -91,11 +91,12 @@ def _refuse_changes(
     """Before anything is written: a run that cannot go on as it was begun stays as it is."""
     run = Run.open(root)
     changed = differences(_whole(run.info.config), _whole(_resolved(config)))
-    changed += changed_tasks(run.index, PHASE, 0, tasks)
+    other_tasks = changed_tasks(run.index, PHASE, 0, tasks)
+    changed += other_tasks
     changed += [
         f"what env {name} works with (documents, pages) has changed"
         for name, digest in prepared.items()
-        if digest != run.info.prepared.get(name, digest)
+        if digest != run.info.prepared.get(name, digest) and not other_tasks  # other tasks work with other files
     ]
     if changed and not force:
         shown = "\n  ".join(changed[:10]) + (f"\n  ... and {len(changed) - 10} more" if len(changed) > 10 else "")

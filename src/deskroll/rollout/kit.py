@@ -27,7 +27,7 @@ from deskroll.models.settings import ModelSettings
 from deskroll.rollout.live import Live
 from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.store import AttemptWriter, Storage
-from deskroll.types import Completion, EventSink, Phase, Task, Tool, ToolRequest
+from deskroll.types import Completion, EventSink, Phase, Task, Tool, ToolRequest, guarded
 
 
 class Leases(Protocol):
@@ -52,8 +52,11 @@ class Notes(Protocol):
 class Kit:
     """Use with `async with Kit.open(...)`."""
 
-    def __init__(self, spec: RunSpec, model: ChatClient, judge: ChatClient, leases: Leases | None) -> None:
+    def __init__(
+        self, spec: RunSpec, model: ChatClient, judge: ChatClient, leases: Leases | None, sink: EventSink | None = None
+    ) -> None:
         self.spec = spec
+        self.sink = guarded(sink)
         self.storage = Storage.at(spec.storage)
         self.model_name = "" if model_protocol(agent_kind(spec.agent)) == "none" else model.settings.name
         """The model that the agent asks; empty where it asks none."""
@@ -80,7 +83,7 @@ class Kit:
                 judge = await stack.enter_async_context(ChatClient(settings, sink=sink))
             if leases is None and spec.pool:
                 leases = await stack.enter_async_context(PoolClient(spec.pool))
-            kit = cls(spec, model, judge, leases)
+            kit = cls(spec, model, judge, leases, sink)
             stack.push_async_callback(kit.close_shared)
             yield kit
 

@@ -88,6 +88,15 @@ class Permits:
         if sum(self._reserved.values()) > most:
             raise ConfigError(f"{sum(self._reserved.values())} are reserved of {most} in all; reserve fewer")
 
+    def check_rest(self, most: int) -> None:
+        """Refuse a limit that leaves nothing for phases without a share of their own: they would wait for ever."""
+        reserved = sum(self._reserved.values())
+        if reserved and reserved >= most:
+            raise ConfigError(
+                f"of {most} in all, {reserved} are reserved ({', '.join(sorted(self._reserved))}), and none is left "
+                f"for other phases; allowed: {reserved + 1} and more"
+            )
+
     def _grant(self) -> None:
         while (phase := self._next()) is not None:
             future = heapq.heappop(self._waiting[phase])[2]
@@ -154,6 +163,7 @@ class Limits:
         for permits, most in ((self.episodes, num_rollouts), (self.groups, max_concurrent_rollouts)):
             if most is not None:
                 permits.check(most)
+                permits.check_rest(most)
         if num_rollouts is not None:
             self.episodes.resize(num_rollouts)
             if self._follow and max_concurrent_rollouts is None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 from deskroll.errors import DeskrollError
 from deskroll.rollout.orders import Activity, Order
@@ -35,6 +36,8 @@ class Live:
         self.look: Callable[[], Awaitable[bytes]] | None = None
         """Takes a picture of its desktop."""
         self._since, self._entered_at = time.perf_counter(), self.started_at
+        self._waits = 0
+        self._waits_since = 0.0
 
     def enter(self, phase: Phase) -> None:
         """End the phase so far, and begin another."""
@@ -46,6 +49,23 @@ class Live:
     def in_phase_s(self) -> float:
         """How long it has been in this phase."""
         return time.perf_counter() - self._since
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """What happens in this block is a wait for its turn: no silence of whoever is asked then."""
+        if not self._waits:
+            self._waits_since = time.time()
+        self._waits += 1
+        try:
+            yield
+        finally:
+            self._entered_at += self._waited()
+            self._waits_since = time.time()
+            self._waits -= 1
+
+    def _waited(self) -> float:
+        """How long it has been waiting for its turn, of its time in this phase."""
+        return max(0.0, time.time() - max(self._waits_since, self._entered_at)) if self._waits else 0.0
 
     def shift(self, source: Phase, target: Phase, seconds: float) -> None:
         """Of the time of one phase, some belonged to another."""
@@ -73,7 +93,7 @@ class Live:
             key=order.key,
             attempt=order.attempt,
             phase=self.phase,
-            since=self._entered_at,
+            since=self._entered_at + self._waited(),
             desktop=self.desktop,
             turn=self.turn,
         )

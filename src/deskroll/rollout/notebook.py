@@ -28,6 +28,8 @@ class Notebook:
         live.note = self.keep
         self.limits = kit.spec.limits
         self.budget = Budget(self.limits)
+        self.judged = False
+        """Whether it came to its end: what becomes of it is known, and no stop can change that."""
         self._live = live
         self._model = kit.model_name
         self._steps = self._actions = 0
@@ -97,7 +99,7 @@ class Notebook:
         given: object = score  # a plug-in's, so anything
         if not isinstance(given, Score) or not (given.value is None or math.isfinite(given.value)):
             raise EvaluatorError(f"the evaluation gave {given!r:.200}; a Score with a finite value, or none, is wanted")
-        self._stop, self._score = ending.stop, score
+        self._stop, self._score, self.judged = ending.stop, score, True
 
     def failed(self, error: DeskrollError) -> None:
         """It failed: by the agent, which is scored 0, or by anything else, which is not scored."""

@@ -22,6 +22,8 @@ class EpisodeLimits(Record, frozen=True):
     max_cost_usd: float | None = None
     setup_timeout: float = 600.0
     score_timeout: float = 600.0
+    close_timeout: float = 60.0
+    """For letting go of what the environment holds; what is cut off then changes nothing of the result."""
 
 
 class RunSpec(Record, frozen=True):

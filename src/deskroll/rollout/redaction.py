@@ -1,4 +1,4 @@
-"""Keeps secrets out of what a run leaves behind: options are masked by their names, addresses by their queries."""
+"""Keeps secrets out of what a run leaves behind: values are masked by their names, addresses by their queries."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from yarl import URL
-
 MASK = "**********"
-_SECRET = re.compile(r"(?i)(^|_|-)(api_?key|key|token|secret|password|passwd|credential|sig(nature)?)s?($|_|-)")
+_SECRET = re.compile(
+    r"(?i)(^|_|-)(api_?key|key|token|secret|password|passwd|passphrase|credential|authorization|sig(nature)?)s?($|_|-)"
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_WORD = re.compile(r"[\w-]+")
+_KEY = re.compile(r"([\w-]+)[\"']?\s*:(?!//)")
+"""A name before a colon, as mappings are written in YAML and JSON."""
+_LOGIN = re.compile(r"(\w://)[^\s/?#]+@")
+_QUERY = re.compile(r"(\w://[^\s?#]*[?#])\S+")
+_PARAMETER = re.compile(r"([?&;#])([^=&;#\s]+)=([^&;#\s]+)")
 
 
 def redacted(config: dict[str, Any]) -> dict[str, Any]:
-    """Settings with every value masked whose name says that it is a secret."""
-    return {name: _value(name, value) for name, value in config.items()}
+    """Settings with every value masked whose name, or the name of what holds it, says that it is a secret."""
+    return {name: _value(value, secret=_is_secret(name)) for name, value in config.items()}
 
 
 def without_masked(config: dict[str, Any]) -> dict[str, Any]:
-    """Settings without what was masked: it has to be given again."""
+    """Settings without what was masked, and without lists that hold such: they have to be given again."""
     return {
         name: without_masked(value) if isinstance(value, dict) else value
         for name, value in config.items()
-        if not is_masked(value)
+        if isinstance(value, dict) or not _holds_masked(value)
     }
 
 
@@ -32,20 +39,17 @@ def masked_settings(config: dict[str, Any], prefix: str = "") -> list[str]:
     for name, value in config.items():
         if isinstance(value, dict):
             names += masked_settings(value, f"{prefix}{name}.")
-        elif is_masked(value):
+        elif _holds_masked(value):
             names.append(f"{prefix}{name}")
     return names
 
 
 def masked_command(command: Sequence[str]) -> list[str]:
-    """A command line with every secret in it masked: `name=secret`, `--name=secret`, `--name secret`."""
-    masked = []
-    for before, argument in zip(["", *command], command, strict=False):
-        name, assigned, _ = argument.rpartition("=")
-        given = before.startswith("--") and "=" not in before and _SECRET.search(before[2:]) is not None
-        secret = "api_key" in argument or (assigned and _SECRET.search(name.rpartition(".")[2]) is not None)
-        masked.append(MASK if given or secret else argument)
-    return masked
+    """A command line with every secret in it masked: `--name secret`, `--name=secret`, `a.name=secret`, `a={name: …}`.
+
+    Of every address, the whole query is masked. What is left is for people to read, not to run.
+    """
+    return [_argument(before, argument) for before, argument in zip(["", *command], command, strict=False)]
 
 
 def is_masked(value: object) -> bool:
@@ -53,14 +57,52 @@ def is_masked(value: object) -> bool:
     return isinstance(value, str) and MASK in value
 
 
-def _value(name: str, value: Any) -> Any:
+def _is_secret(name: str) -> bool:
+    """Whether a part of a dotted name says so."""
+    return any(_SECRET.search(_CAMEL.sub("_", part.strip())) for part in name.split("."))
+
+
+def _value(value: Any, *, secret: bool) -> Any:
     if isinstance(value, dict):
-        return redacted(value)
-    if isinstance(value, str) and name == "base_url" and "?" in value:
-        url = URL(value)
-        # As text: yarl would write the mask's asterisks in another way.
-        query = "&".join(f"{key}={MASK if _SECRET.search(key) else given}" for key, given in url.query.items())
-        return f"{url.with_query(None)}?{query}"
-    if isinstance(value, str) and value and _SECRET.search(name):
+        return {name: _value(each, secret=secret or _is_secret(name)) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_value(each, secret=secret) for each in value]
+    if not isinstance(value, str) or not value:
+        return value
+    return MASK if secret else _address(value)
+
+
+def _address(value: str) -> str:
+    """An address without the secrets among its parameters; the others, as `api-version`, are settings."""
+    if "://" not in value:
+        return value
+    value = _LOGIN.sub(rf"\1{MASK}@", value)
+    return _PARAMETER.sub(lambda found: f"{found[1]}{found[2]}={MASK}" if _is_secret(found[2]) else found[0], value)
+
+
+def _holds_masked(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_masked, value.values()))
+    return any(map(_holds_masked, value)) if isinstance(value, list) else is_masked(value)
+
+
+def _argument(before: str, argument: str) -> str:
+    if before.startswith("--") and "=" not in before and _is_secret(before[2:]):
         return MASK
-    return value
+    shown = ""
+    if argument.startswith("--"):
+        flag, assigned, argument = argument.partition("=")
+        shown = flag + assigned
+        if assigned and _is_secret(flag[2:]):
+            return shown + MASK
+    name, assigned, value = argument.partition("=")
+    if not assigned or _is_mapping(argument):
+        name, assigned, value = "", "", argument
+    words = _WORD if _is_mapping(value) else _KEY
+    if _is_secret(name) or any(map(_is_secret, words.findall(value))):
+        return f"{shown}{name}{assigned}{MASK}"
+    return shown + _QUERY.sub(rf"\1{MASK}", _LOGIN.sub(rf"\1{MASK}@", argument))
+
+
+def _is_mapping(text: str) -> bool:
+    return text.lstrip().startswith(("{", "["))

@@ -95,6 +95,16 @@ class Source:
         known = outcome if outcome is not None and outcome.attempt == attempt else reader.episode()
         return cls(run, key, attempt, reader, known.score.value if known else None, config, task)
 
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{shown(self.key)}, attempt {self.attempt}"
+
+    @property
+    def has_screens(self) -> bool:
+        """Whether there is anything to lay beside the replay's screens."""
+        return bool(_screens(self.reader))
+
     def replay_config(self, output_dir: str, *, score: bool) -> RunConfig:
         """The settings of the replay: those of the run, for one episode on one desktop."""
         turns = sum(bool(step.actions) for step in self.reader.steps())

@@ -158,7 +158,15 @@ class Session:
             ),
             pool=self._pool_status,
             attention=tuple(stuck),
-            limit=what_limits(standing, in_flight, limits.episodes.most, phases, self._pool_status, endpoints),
+            limit=what_limits(
+                standing,
+                in_flight,
+                limits.episodes.most,
+                phases,
+                endpoints,
+                pool_limit=self._pool_status.limit if self._pool_status else None,
+                stopping=self.engine.stopping,
+            ),
         )
 
     async def _follow_pool(self) -> None:

@@ -86,6 +86,7 @@ def _advice(
     capabilities: Capabilities | None,
 ) -> list[str]:
     episodes = len(tasks) * config.group_size
+    shown = f"{episodes} episodes" if episodes != 1 else "1 episode"
     lines = []
     blind = sum(task.answer is None and not task.evaluator for task in tasks)
     if blind:
@@ -93,9 +94,9 @@ def _advice(
     if ratio:
         lines.append(_ratio_advice(ratio))
         if config.num_vms > episodes:
-            lines.append(f"num_vms is {config.num_vms}, for {episodes} episodes: fewer desktops are enough")
+            lines.append(f"num_vms is {config.num_vms}, for {shown}: fewer desktops are enough")
     if config.num_rollouts > episodes:
-        lines.append(f"num_rollouts is {config.num_rollouts}, for {episodes} episodes: the rest is never used")
+        lines.append(f"num_rollouts is {config.num_rollouts}, for {shown}: the rest is never used")
     if memory > available > 0:
         lines.append(f"memory: about {memory / 1024:.1f} GB are needed and {available / 1024:.1f} GB are free")
     most = capabilities.most if capabilities else None
@@ -108,8 +109,10 @@ def _ratio_advice(ratio: float) -> str:
     shape = f"{ratio:.1f} rollouts a desktop"
     if ratio < 1:
         return f"{shape}: some desktops are never used; raise num_rollouts to num_vms at least"
-    if ratio < 2:
+    if ratio == 1:
         return f"{shape}: nobody waits for a desktop, and desktops wait while models think (2 to 3 is balanced)"
+    if ratio < 2:
+        return f"{shape}: few wait for a desktop, and desktops wait while models think (2 to 3 is balanced)"
     if ratio <= 3:
         return f"{shape}: balanced"
     if ratio <= 10:

@@ -72,12 +72,14 @@ def activities_of(workers: Sequence[WorkerVitals]) -> list[Activity]:
 
 
 def endpoints_of(workers: Sequence[WorkerVitals]) -> list[EndpointLoad]:
-    """Each model server, over all workers."""
+    """Each model server that was asked anything, over all workers."""
     merged: dict[str, EndpointLoad] = {}
     for worker in workers:
         # What a worker said some time ago has gone on since.
         age = max(0.0, time.time() - worker.vitals.at)
         for each in worker.vitals.endpoints:
+            if not each.calls and not each.in_flight:
+                continue
             now = msgspec.structs.replace(
                 each,
                 oldest_s=each.oldest_s + age if each.in_flight else each.oldest_s,
@@ -146,21 +148,27 @@ def what_limits(
     in_flight: int,
     num_rollouts: int,
     phases: dict[str, int],
-    pool: PoolStatus | None,
     endpoints: Sequence[EndpointLoad] = (),
+    *,
+    pool_limit: str | None = None,
+    stopping: bool = False,
 ) -> str:
-    """What would have to be more for the run to be faster, in one line."""
+    """What would have to be more for the run to be faster, in one line; `pool_limit` is what the pool says of that."""
     left = standing.planned - standing.done
     if not left or not in_flight:
         return "nothing is left to do" if not left else "nothing runs"
+    if stopping:
+        return "the run stops: no episode is started any more"
     if any(_is_failing(each, _FAILING_S) for each in endpoints):
         return "the model's server, which gives no usable answers"
     if left <= in_flight and left < num_rollouts:
         return "the last episode is under way" if left == 1 else f"the last {left} episodes are under way"
     seen = max(sum(phases.values()), 1)  # by what the workers said last
-    if pool is not None and (waiting := phases.get(Phase.DESKTOP, 0)) * 2 > seen:
-        why = pool.limit.removeprefix("desktops: ")
+    waiting, asking = phases.get(Phase.DESKTOP, 0), phases.get(Phase.MODEL, 0)
+    # While some wait for a desktop, more episodes would wait, too, whatever those do that have one.
+    if pool_limit is not None and (waiting * 5 >= seen or waiting > asking):
+        why = pool_limit.removeprefix("desktops: ")
         return f"desktops: {waiting} of {seen} episodes wait for one; {why}"
-    if (asking := phases.get(Phase.MODEL, 0)) * 2 > seen:
+    if asking * 2 > seen:
         return f"the model: {asking} of {seen} episodes wait for it; more num_rollouts would use it more"
     return f"num_rollouts ({num_rollouts})" if in_flight >= num_rollouts else "episodes are being started"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from deskroll.types import Episode, Record
-
-SUCCESS = 1 - 1e-9
-"""A score from here on is a success."""
+from deskroll.types import SUCCESS, Episode, Record
 
 
 class Standing(Record, frozen=True, omit_defaults=False):

@@ -103,6 +103,9 @@ class Watchdog:
 
     def _stop(self, each: Activity, seconds: float) -> None:
         name = name_of(each.key, each.attempt)
-        error = _CULPRIT[each.phase](f"{each.phase} of {name} took {seconds:.0f} s, and was stopped by the watchdog")
+        culprit = _CULPRIT[each.phase]
+        if culprit is DesktopTimeout and not each.desktop:
+            culprit = SetupError  # its tools hang, which are no desktop's
+        error = culprit(f"{each.phase} of {name} took {seconds:.0f} s, and was stopped by the watchdog")
         _log.warning("%s", error)
         self._backend.stop(each.key, each.attempt, error)

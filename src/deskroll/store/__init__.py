@@ -1,7 +1,8 @@
 """Where episodes are written so that nothing is lost: `RunStore` and `AttemptWriter` write, `Run` reads.
 
 The order that holds everything together: an attempt's files are durable, then its manifest (`episode.json`), then the
-`sealed` record in the journal. Whatever is killed in between, an outcome that the journal knows is whole.
+`sealed` record in the journal. Whatever is killed in between, an outcome that the journal knows is whole;
+only one whose worker was lost (failure class `worker`) has no manifest.
 
 paths.py     the run tree, drawn             storage.py   a folder, wherever it is: local.py, objects.py
 journal.py   the records, and lines          index.py     what they say, folded
@@ -9,7 +10,7 @@ writer.py    one attempt's folder            manifest.py  what its episode.json 
 commit.py    attempts made durable together  attempt.py   an attempt's folder, read
 run.py       the coordinator's side          lock.py      who runs it         info.py   run.json
 pump.py      lines on their way to the disk  sink.py, sink_objects.py          results.py
-reader.py    a run, read
+reader.py    a run, read                     spool.py     attempts on their way to an object store
 """
 
 from deskroll.store.attempt import AttemptReader

@@ -102,7 +102,11 @@ class Failed(Record, frozen=True, tag_field="type", tag="failed"):
 
 
 class Sealed(Record, frozen=True, tag_field="type", tag="sealed"):
-    """The outcome of an episode: its attempt's files and manifest are durable."""
+    """The outcome of an episode: its attempt's files and manifest are durable.
+
+    But for one whose failure is of class `worker`: its process was lost, so that the coordinator made the record, and
+    the folder holds what there was by then, without a manifest.
+    """
 
     episode: Episode
     epoch: int

@@ -1,8 +1,11 @@
 """The manifest of an attempt (`episode.json`), and how its token ids are kept (`tokens.npz`).
 
 The manifest is an Episode with the list of every other file of the folder. It is written last: an attempt that has one
-is whole. Token ids and log-probabilities of all steps lie one after another in flat arrays, with the lengths of each
-step's part (-1: the model gave none), so that very many numbers cost little; they come back exactly.
+is whole. It is the attempt's own account; where the journal's record of it differs (a second desktop that died is
+blamed on the agent, which no single attempt can know), the journal decides.
+
+Token ids and log-probabilities of all steps lie one after another in flat arrays, with the lengths of each step's part
+(-1: the model gave none), so that very many numbers cost little; they come back exactly.
 """
 
 from __future__ import annotations

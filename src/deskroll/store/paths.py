@@ -10,13 +10,15 @@
         epoch-<n>              who took the run over for the n-th time
         <epoch>-<part>.jsonl   its lines
       episodes/<phase>/<round>/<task>/<sample>/<attempt>/
-        episode.json           the manifest: the Episode record and every file with its size and digest
+        episode.json           the manifest: the attempt's own account, and every file with its size and digest
         steps.jsonl            what was seen, thought, done, at what time
         conversation.json      the messages, as sent
         screens/<n>.png        each distinct screen once, the bytes that the model saw
         tokens.npz             token ids and log-probabilities, where the model gives them
         recording.mp4          where recording is on
         judged.json            what a judge was asked and said; asked.json: what a tool asked the model
+
+Whatever an `episode.json` says of how an attempt ended, the outcome is what the journal says.
 
 Paths are relative to the run's folder, with "/" between their parts. What a task is called never leads out of its
 folder: ids are escaped, reversibly up to `LONGEST_NAME` bytes; beyond that the key in `episode.json` tells.

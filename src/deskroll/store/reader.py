@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from deskroll.errors import InputError, StoreError, plain
+from deskroll.errors import FailureClass, InputError, StoreError, plain
 from deskroll.store import journal, lock, paths
 from deskroll.store.attempt import AttemptReader
 from deskroll.store.index import Index
@@ -85,12 +85,16 @@ class Run:
         return lock.holder(self.storage) if isinstance(self.storage, LocalStorage) else None
 
     def verify(self) -> list[str]:
-        """What is wrong with the files of the outcomes, a line each; empty: nothing is."""
+        """What is wrong with the files of the outcomes, a line each; empty: nothing is.
+
+        Outcomes whose worker was lost are passed over: it wrote as far as it got, and no manifest.
+        """
         return [
             problem
             for key, entry in self.index.entries.items()
-            if entry.outcome is not None
-            for problem in self.attempt(key, entry.outcome.attempt).verify()
+            if (outcome := entry.outcome) is not None
+            and (outcome.failure is None or outcome.failure.failure_class is not FailureClass.WORKER)
+            for problem in self.attempt(key, outcome.attempt).verify()
         ]
 
 

@@ -17,12 +17,10 @@ from deskroll.store.commit import write_all
 from deskroll.store.journal import whole
 from deskroll.store.local import LocalStorage
 from deskroll.store.storage import Storage, store_error
-from deskroll.types import Episode, EpisodeKey
+from deskroll.types import SUCCESS, Episode, EpisodeKey
 
 Describe = Callable[[EpisodeKey], str]
 """The question of an episode: what its task says."""
-SUCCESS = 1.0 - 1e-9
-"""The score from which on an episode counts as a success."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

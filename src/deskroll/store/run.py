@@ -28,6 +28,7 @@ from deskroll.store.pump import Pump
 from deskroll.store.results import Describe, Result, ResultsFile
 from deskroll.store.sink import JournalFile, JournalSink
 from deskroll.store.sink_objects import JournalObjects, check_unbegun, read_journal
+from deskroll.store.spool import sweep
 from deskroll.store.storage import Storage
 from deskroll.types import EpisodeKey
 
@@ -155,6 +156,8 @@ class RunStore:
         sink: JournalSink = JournalFile(storage) if isinstance(storage, LocalStorage) else JournalObjects(storage)
         results = ResultsFile(storage)
         try:
+            if not storage.local:
+                await asyncio.to_thread(sweep)
             data, free = await asyncio.to_thread(_open_files, sink, results)
             index = Index.load(data, storage.shown(paths.JOURNAL))
             pump = Pump(_appender(sink, results), sink.pace_s)

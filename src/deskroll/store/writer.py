@@ -3,15 +3,14 @@
 Whatever was handed over is in its file at once: a killed process loses nothing of it (a machine that loses its power
 may, until the attempt is sealed). `seal` makes every file durable, then writes the manifest, durably: a folder with an
 `episode.json` is whole. A folder is made for one attempt and never used again; one that was not sealed stays, as
-evidence. In an object store the files are spooled in a temporary folder and uploaded in the end, the manifest last.
+evidence. For an object store the files are spooled on this machine (`spool.py`) and uploaded in the end, the manifest
+last.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from deskroll.store.commit import Commit, write_all
 from deskroll.store.index import shown
 from deskroll.store.local import LocalStorage
 from deskroll.store.manifest import Manifest, StoredFile, Tokens, digest
+from deskroll.store.spool import Spool
 from deskroll.store.storage import Storage, store_error
 from deskroll.types import Episode, EpisodeKey, Step
 
@@ -75,7 +75,8 @@ class AttemptWriter:
                 self._make(self._folder)
                 storage.commits.prepare()
             else:
-                self._folder = tempfile.mkdtemp(prefix="deskroll-attempt-")
+                self._spool = Spool()
+                self._folder = self._spool.folder
 
     async def __aenter__(self) -> Self:
         return self
@@ -190,8 +191,8 @@ class AttemptWriter:
             for some in (names[: len(names) - len(last)], last):
                 self._storage.upload({f"{self._folder}/{name}": f"{self.name}/{name}" for name in some})
         except StoreError as error:
-            raise StoreError(f"{error}. What the attempt wrote is kept in {self._folder}") from error
-        shutil.rmtree(self._folder, ignore_errors=True)
+            raise StoreError(f"{error}. What the attempt wrote is kept in {self._spool.keep()}") from error
+        self._spool.remove()
 
     def _evidence(self) -> Iterator[str]:
         for folder, _, names in os.walk(self._folder):

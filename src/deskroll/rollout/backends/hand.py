@@ -53,6 +53,7 @@ class Hand:
         self._end = end
         self._pending: dict[tuple[EpisodeKey, int], asyncio.Future[Episode]] = {}
         self._vitals = Vitals()
+        self._heard_out = asyncio.Event()
 
     @classmethod
     async def hire(cls, nursery: Nursery, setup: Setup, *, isolated: bool = False) -> Hand:
@@ -121,6 +122,7 @@ class Hand:
             self.kill(f"it said something that cannot be read: {error}")
             self._lose(WorkerLost(f"worker {self.pid} was killed: {self.killed_for}"))
         finally:
+            self._heard_out.set()
             self._lose(WorkerLost(f"worker {self.pid} was let go"))
             await self._channel.close()
 
@@ -153,10 +155,12 @@ class Hand:
         self._signal(signal.SIGKILL)
 
     async def dismiss(self) -> None:
-        """Let it end; by force, where it does not."""
+        """Let it end, and hear the last of it; by force, where it does not."""
         self._channel.send(Finish())
         try:
-            await asyncio.wait_for(asyncio.shield(self._end), _END_S)
+            async with asyncio.timeout(_END_S):
+                await asyncio.shield(self._end)
+                await self._heard_out.wait()
         except TimeoutError:
             self.kill("it did not end")
 

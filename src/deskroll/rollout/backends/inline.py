@@ -6,9 +6,10 @@ import asyncio
 import os
 from contextlib import AsyncExitStack
 
-from deskroll.errors import DeskrollError
+from deskroll.errors import DeskrollError, WorkerLost
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.crew import Crew
+from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.kit import Kit, Leases
 from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.types import Episode, EpisodeKey, EventSink
@@ -42,7 +43,12 @@ class InlineBackend:
     async def run(self, order: Order) -> Episode:
         """Run one attempt to its end."""
         crew = self._require()
-        return await asyncio.create_task(crew.run(crew.take(order)))
+        try:
+            return await asyncio.create_task(crew.run(crew.take(order)))
+        except asyncio.CancelledError:
+            if being_cancelled():
+                raise
+            raise WorkerLost(f"the task that ran {order.name} was cancelled from within") from None
 
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
         """End an attempt now."""

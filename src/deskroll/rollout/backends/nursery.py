@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 from collections import deque
+from typing import IO
 
 import msgspec
 
@@ -30,7 +32,7 @@ class Nursery:
         """Descriptors that it and every worker inherit: the run's lock, which so lasts until the last one is gone."""
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the nursery)
+        self._output = _appended()
         self.gone = ""
         """Why no worker can be had any more, and none is left; empty while it lives."""
         self._asked: deque[asyncio.Future[int]] = deque()
@@ -150,3 +152,10 @@ class Nursery:
                 end.set_result(-9)
         self._asked.clear()
         self._ends.clear()
+
+
+def _appended() -> IO[bytes]:
+    """A file in which every line lands at the end: also where it was cut, whoever writes."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the nursery)
+    fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_APPEND)
+    return file

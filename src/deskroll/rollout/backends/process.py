@@ -92,7 +92,7 @@ class ProcessBackend:
         """Run one attempt: on the worker that has the least to do, or on one of its own."""
         if order.isolated:
             async with self._isolation:
-                hand = await self._hire(isolated=True)
+                hand = await self._hired(isolated=True)
                 try:
                     return await self._run_on(hand, order)
                 finally:
@@ -163,20 +163,22 @@ class ProcessBackend:
             self._changed.notify_all()
 
     async def _replace(self) -> None:
-        """Put another in the place of a worker that is gone; where there is no room for one, try for a while."""
-        for left in reversed(range(_TRIES)):
+        """Put another in the place of a worker that is gone."""
+        try:
+            await self._hired()
+        except WorkerLost as error:
+            await self._give_up(BackendLost(str(error)))
+        except BackendLost as error:
+            await self._give_up(error)
+
+    async def _hired(self, *, isolated: bool = False) -> Hand:
+        """A new worker; where there is no room for one, try for a while."""
+        for _ in range(_TRIES - 1):
             try:
-                await self._hire()
-            except WorkerLost as error:
-                if not left:
-                    await self._give_up(BackendLost(str(error)))
-                    return
+                return await self._hire(isolated=isolated)
+            except WorkerLost:
                 await asyncio.sleep(_LOOK_S)
-            except BackendLost as error:
-                await self._give_up(error)
-                return
-            else:
-                return
+        return await self._hire(isolated=isolated)
 
     def _hear(self, event: Event) -> None:
         """What a worker tells: log lines go to the log, everything else to whoever listens."""

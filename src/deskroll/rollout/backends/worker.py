@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Coroutine
 
 import uvloop
@@ -37,6 +38,7 @@ from deskroll.rollout.backends.wire import (
 from deskroll.rollout.kit import Kit
 from deskroll.rollout.live import Live
 from deskroll.rollout.openfiles import raise_open_files
+from deskroll.rollout.orders import Vitals
 from deskroll.rollout.stopping import error_of
 from deskroll.types import Event
 
@@ -86,6 +88,7 @@ class _Worker:
     def __init__(self) -> None:
         self._events = _Events()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ending = False
 
     async def serve(self, control: socket.socket) -> None:
         logging.getLogger("deskroll").addHandler(_Forward(self._events))
@@ -108,9 +111,11 @@ class _Worker:
                     else:
                         os._exit(0)  # the coordinator is gone: nothing that is under way counts any more
                 finally:
+                    self._ending = True
                     beating.cancel()
         except DeskrollError as error:
             channel.send(Broken(message=str(error)))
+        channel.send(Beat(vitals=Vitals(at=time.time()), events=self._events.taken()))
         await channel.drained()
         await channel.close()
 
@@ -134,7 +139,10 @@ class _Worker:
             channel.send(Ended(episode=await crew.run(live)))
         except StoreError as error:
             channel.send(Unwritten(key=order.key, attempt=order.attempt, message=str(error)))
-        except Exception:  # noqa: BLE001  (a bug of ours must not pass for an outcome: this process ends and says why)
+        except BaseException:
+            if self._ending:
+                raise
+            # A bug of ours, or a task that cancelled itself, is no outcome: this process ends and says why.
             sys.excepthook(*sys.exc_info())
             sys.stderr.flush()
             os._exit(70)

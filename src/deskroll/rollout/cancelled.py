@@ -1,0 +1,45 @@
+"""Cancellation: who has sent it decides what it means.
+
+One that somebody sent to the attempt's task passes through. One that nobody sent comes from within the code of an agent
+or an environment (it awaits something that was cancelled), and is a failure of that code like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from deskroll.errors import DeskrollError, FailureClass, boundary
+from deskroll.rollout.live import Live
+
+
+@contextmanager
+def blaming(live: Live, culprit: FailureClass, what: str) -> Iterator[None]:
+    """A `boundary`, also for a cancellation that nobody has sent."""
+    with boundary(culprit, what), from_within(live):
+        yield
+
+
+@contextmanager
+def from_within(live: Live) -> Iterator[None]:
+    """Turn a cancellation that nobody has sent into an error that says so."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        if live.cancelled or being_cancelled():
+            raise
+        raise DeskrollError("its code was cancelled from within: it awaits something that was cancelled") from None
+
+
+def being_cancelled() -> bool:
+    """Whether somebody has cancelled the task that asks."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def uncancel() -> None:
+    """What cancelled the task that asks is dealt with: it goes on."""
+    task = asyncio.current_task()
+    while task is not None and task.uncancel():
+        pass
