@@ -16,17 +16,19 @@ from tests.commands import Commands, clean_environment
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-ALONE = ("desktops", "envs/osworld", "envs/test_osworld", "osworld", "rollout", "suites", "x11")
-"""What paths of tests that are all `alone` begin with: they load the machine, look at all of it, or have deadlines."""
+LONGEST = ("suites", "rollout/test_nothing_lost", "seeds/test_documents", "desktops", "seeds", "rollout", "x11")
+"""What paths of tests begin with that take minutes, in the order in which they are run."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what must have nothing beside it."""
+    """What takes longest comes first: where several run at a time, none waits for the last of them in the end."""
     here = Path(__file__).parent
-    for item in items:
-        if item.path.relative_to(here).as_posix().startswith(ALONE):
-            item.add_marker("alone")
+
+    def rank(item: pytest.Item) -> int:
+        path = item.path.relative_to(here).as_posix()
+        return next((n for n, start in enumerate(LONGEST) if path.startswith(start)), len(LONGEST))
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -227,6 +227,10 @@ def test_what_cannot_be_replayed_is_refused(desktops: Shell, played: Path) -> No
     assert "go with a run" in desktops("replay", str(attempt), "--task", "note", code=2).err
     assert "is no run and holds none" in desktops("replay", "tasks", code=2).err
     assert "there is no provider 'nope'" in desktops("replay", str(run), "--provider", "nope", code=2).err
+    steps = [json.loads(line) for line in (attempt / "steps.jsonl").read_text().splitlines()]
+    (attempt / "steps.jsonl").write_text("".join(f"{json.dumps(step | {'screen': ''})}\n" for step in steps))
+    shutil.rmtree(attempt / "screens")
+    assert "there is nothing to compare; --score" in desktops("replay", str(run), code=2).err
 
 
 @needs_local

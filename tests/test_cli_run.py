@@ -218,7 +218,7 @@ def test_dry_run(deskroll: Commands, place: Path, env: dict[str, str]) -> None:
     assert re.search(r"episodes +12 \(3 of each task\)", ended.out)
     assert "nothing was run (--dry-run)" in ended.out
     plan = json.loads(deskroll(*MATH, "--group-size", "3", "--dry-run", "--json", cwd=place, env=env).out)
-    assert (plan["tasks"], plan["episodes"], plan["num_vms"]) == (4, 12, 0)
+    assert (plan["tasks"], plan["episodes"], plan["left_to_do"], plan["num_vms"]) == (4, 12, 12, 0)
     assert not (place / "results").exists()
 
 
@@ -235,6 +235,15 @@ def test_dry_run_with_desktops_and_of_a_run_that_is_to_go_on(
     assert again.code == 0, again.err
     assert "4, of which 0 are left to do" in again.out
     assert "as in run one" in again.out, "the time of an episode is that of the last run"
+
+
+def test_dry_run_of_a_run_that_the_machine_spoiled(deskroll: Commands, place: Path, env: dict[str, str]) -> None:
+    no_judge = ["--set", "env_options.evaluation_metric=llm_judgement", "--set", "retries.evaluator=0"]
+    assert deskroll(*QUICK, *no_judge, "--set", "run_id=one", cwd=place, env=env).code == 1
+    again = ["run", "--resume", "results/one", "--dry-run"]
+    assert "4, of which 4 are left to do" in deskroll(*again, cwd=place, env=env).out
+    plan = json.loads(deskroll(*again, "--json", cwd=place, env=env).out)
+    assert (plan["episodes"], plan["left_to_do"]) == (4, 4)
 
 
 FILES = {

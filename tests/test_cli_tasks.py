@@ -99,6 +99,24 @@ def test_a_check_says_what_is_missing(shell: Shell, tmp_path: Path) -> None:
     assert "of 2 tasks can run here, on provider local." in ended.out
 
 
+def test_a_check_takes_the_runs_options(shell: Shell, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    drive = {"id": "d", "instruction": "i", "config": [{"type": "googledrive", "parameters": {
+        "operation": ["delete"], "args": [{"query": "x", "trash": False}],
+    }}], "evaluator": {"func": "infeasible"}}  # fmt: skip
+    (tmp_path / "drive.json").write_text(json.dumps(drive))
+    key = {"client_id": "a", "client_secret": "b", "refresh_token": "c"}
+    (tmp_path / "key.json").write_text(json.dumps(key))
+    (tmp_path / "account.json").write_text(json.dumps({"email": "me@example.com", "password": "x"}))
+    command = ("tasks", "check", "drive.json", "--provider", "local", "--offline")
+    options = ("google_account=account.json", "google_drive=key.json")
+    given = [part for each in options for part in ("--set", f"env_options.{each}")]
+    without, with_it = shell.json(*command)["tasks"][0], shell.json(*command, *given)["tasks"][0]
+    assert "it needs an account (googledrive)" in without["why_not"]
+    assert not any("account" in why for why in with_it["why_not"])
+    assert "env_options" in shell(*command, "--set", "env_options.nope=1").err
+
+
 def test_simulated_desktops_run_no_programs(shell: Shell, tmp_path: Path) -> None:
     lay_out(tmp_path)
     found = shell.json("tasks", "check", "all.json", "--provider", "sim", "--offline")

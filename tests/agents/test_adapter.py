@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deskroll.actions import Action, Click, Done, Fail, Script, Typing, Wait
 from deskroll.agents import Agent, agent_kind, agent_settings
+from deskroll.agents.image import image_size
 from deskroll.errors import AgentError, ConfigError, InputError
+from deskroll.rollout.config import RunConfig
+from deskroll.rollout.session import Session
+from deskroll.store import Run
+from deskroll.tasks import parse_task
 from deskroll.types import Observation
 from tests.agents.screens import BEGIN, LATER, NoModel, picture
 from tests.agents.screens import agent as make
@@ -149,6 +155,18 @@ async def test_without_a_picture_points_are_those_of_the_runs_settings() -> None
     agent = adapted("Odd", value=["x", ["pyautogui.click(480, 270)"]], shown=(960, 540))
     decision = await agent.act(Observation(instruction="Do it.", accessibility_tree="tag"))
     assert decision.actions == (Click("left", 961, 541),)
+
+
+async def test_the_first_screen_is_kept(tmp_path: Path) -> None:
+    task = parse_task({"id": "1", "instruction": "Do it.", "evaluator": {"func": "infeasible"}}, "here")
+    config = RunConfig.model_validate({
+        "env": "osworld", "agent": "adapter", "provider": "sim", "num_vms": 1, "run_id": "run", "backend": "inline",
+        "agent_options": {"class": f"{HERE}Listed", "predictions": ["DONE"]}, "output_dir": str(tmp_path),
+    })  # fmt: skip
+    async with Session.open(config, [task]) as session:
+        (episode,) = await session.run()
+    attempt = Run.open(tmp_path / "run").attempt(episode.key, episode.attempt)
+    assert image_size(attempt.image("screens/0.png")) == (1920, 1080)
 
 
 async def test_it_reads_the_tree_as_xml() -> None:

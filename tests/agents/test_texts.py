@@ -97,6 +97,15 @@ async def test_what_was_refused_is_told(name: str) -> None:
 
 
 @NAMES
+async def test_a_long_result_says_that_it_is_cut(name: str) -> None:
+    async with told(name, CLICKS[name], DONE[name]) as talk:
+        await talk.agent.act(BEGIN)
+        await talk.agent.act(Observation(results=("x" * 3000, "y" * 3000), screenshot=picture((28, 28))))
+        said = "".join(part.get("text", "") for part in _parts(talk.sent()[-1]))
+        assert f"{'x' * 3000}\n{'y' * 999}\n[cut: 2001 of 6001 characters are not shown]" in said
+
+
+@NAMES
 def test_without_a_screen_there_is_nothing_to_do(name: str) -> None:
     kind = agent_kind(name)
     around = Surroundings(model=NoModel(), tools=(), decode=no_tools, scribe=Notes())

@@ -19,6 +19,7 @@ from deskroll.desktops.providers.local.limits import control_groups_available
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.errors import BootError, DesktopError, DesktopLost, InputError
 from tests.desktops.conftest import Boot, host_processes, leftovers, sandbox_pid
+from tests.machine import desktop_processes
 from tests.waiting import eventually, wait_until
 
 SMALL = DesktopSpec(width=640, height=480)
@@ -282,7 +283,10 @@ async def test_a_cancelled_boot_leaves_nothing(runtime_folder: Path) -> None:
     async with LocalProvider() as local:
         await local.warm_up()
         before = set((runtime_folder / "desktops").glob("*"))
-        sandboxes = _sandbox_processes()
+        sandboxes = desktop_processes(runtime_folder)
+        address = await local.boot(DesktopSpec())
+        assert desktop_processes(runtime_folder) > sandboxes
+        await local.stop(address.id)
         for delay_ms in (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 50, 80, 120, 160):
             booting = asyncio.create_task(local.boot(DesktopSpec()))
             await asyncio.sleep(delay_ms / 1000)
@@ -290,17 +294,7 @@ async def test_a_cancelled_boot_leaves_nothing(runtime_folder: Path) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await booting
         assert set((runtime_folder / "desktops").glob("*")) == before
-        assert _sandbox_processes() <= sandboxes
-
-
-def _sandbox_processes() -> set[int]:
-    """Everything of deskroll's on this host, whoever its parent is now."""
-    names = ("bwrap", "deskroll-guest", "Xvfb")
-    found = set()
-    for process in psutil.process_iter(["name"]):
-        if process.info["name"] in names or process.info["name"].startswith("desk-local"):
-            found.add(process.pid)
-    return found
+        assert desktop_processes(runtime_folder) <= sandboxes
 
 
 async def test_a_closed_provider_boots_no_more() -> None:

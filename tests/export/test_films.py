@@ -13,6 +13,7 @@ from PIL import Image
 from deskroll.actions import Click, Done
 from deskroll.errors import StoreError
 from deskroll.export import Chosen, Exported, Output, export_folders
+from deskroll.export.episodes import beginning
 from deskroll.export.films import FilmLayout, Pace, scenes
 from deskroll.export.output import Mark
 from deskroll.export.pictures import opened
@@ -115,6 +116,23 @@ def test_a_step_that_saw_nothing_keeps_the_screen() -> None:
     assert scenes(steps[:1], "a", Pace()) == [("a", 1.0), ("b", 2.75)]
     assert scenes([], "a", Pace(1, 1)) == [("a", 1.0)]
     assert scenes(steps[1:], "", Pace()) == []
+
+
+@pytest.mark.parametrize(
+    ("screens", "kept", "first"),
+    [
+        (["screens/1.png", "screens/2.png"], 3, "screens/0.png"),
+        (["screens/0.png", "screens/1.png"], 2, ""),  # nobody kept the beginning, or nothing changed
+        (["", "screens/0.png", "screens/1.png"], 2, ""),
+        (["", "screens/1.png", "screens/0.png"], 2, "screens/0.png"),
+        (["", ""], 1, "screens/0.png"),
+        (["", ""], 0, ""),
+        ([], 1, "screens/0.png"),
+    ],
+)
+def test_the_beginning_is_no_later_screen(screens: list[str], kept: int, first: str) -> None:
+    steps = [Step(index=n, screen=screen) for n, screen in enumerate(screens)]
+    assert beginning(steps, ["steps.jsonl", *(f"screens/{n}.png" for n in range(kept))]) == first
 
 
 @needs_chromium

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,16 @@ def broken_off(path: Path) -> None:
             raise KeyboardInterrupt
 
         output.put("tree/two", "a", fill)
+
+
+def test_what_was_removed_in_between_is_made_again(tmp_path: Path) -> None:
+    broken_off(tmp_path)
+    shutil.rmtree(tmp_path / "tree")
+    with Output.open(tmp_path, MARK) as output:
+        assert not output.has("tree/one", "a")
+        put(output, "tree/one")
+        assert output.has("tree/one", "a")
+    assert names(tmp_path) == ["export.json", "tree/one/file"]
 
 
 def test_what_was_broken_off_can_be_told_and_goes_on(tmp_path: Path) -> None:

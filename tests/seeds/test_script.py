@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
+from tests.machine import desktop_processes
 from tests.rollout.conftest import until
 from tests.seeds.conftest import ROOT, Checkout
 
@@ -180,20 +180,14 @@ def test_it_runs_in_a_script_in_a_notebook_and_in_a_thread_with_the_keys_of_a_fi
     assert json.loads(done.stdout) == [[1.0] * 10 + [10]] * 3
 
 
-@pytest.mark.alone
 async def test_interrupted_it_releases_every_desktop(checkout: Checkout, runtime_folder: Path) -> None:
-    def desktops() -> list[int]:
-        names = ("Xvfb", "deskroll-guest")
-        return [
-            each.pid
-            for each in psutil.process_iter(["name", "cmdline"])
-            if each.info["name"] in names or (each.info["cmdline"] or [""])[0] in names
-        ]
+    def desktops() -> set[int]:
+        return desktop_processes(Path(checkout.env["DESKROLL_RUNTIME_DIR"]))
 
-    before = set(desktops())
     command = [sys.executable, str(SCRIPT), "--data", "data/large_dataset.jsonl", "--num-vms", "2", "--use_vm_pool"]
     with subprocess.Popen(command, cwd=checkout.folder, env=checkout.env, stderr=subprocess.PIPE, text=True) as run:
         await until(lambda: any(checkout.folder.glob("results/*/episodes/eval/0/*/0/1/steps.jsonl")), "a step is done")
+        assert desktops()
         for _ in range(2):
             os.kill(run.pid, signal.SIGINT)
         try:
@@ -203,4 +197,4 @@ async def test_interrupted_it_releases_every_desktop(checkout: Checkout, runtime
         assert run.returncode == 130, err
         assert "parallel rollout interrupted: 12 tasks" in err
         assert "go on with:" in err
-    await until(lambda: set(desktops()) <= before, "no desktop is left")
+    await until(lambda: not desktops(), "no desktop is left")

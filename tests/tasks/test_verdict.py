@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from deskroll.cli.tasks_check import survey
+from deskroll.tasks import parse_task
 from deskroll.tasks.needs import Download, Need, Needs
 from deskroll.tasks.verdict import Place, judge
 
@@ -77,6 +81,41 @@ def test_what_has_to_be_set_is_a_note() -> None:
     ]  # fmt: skip
     assert judge(needs, (), CLOUD).notes == (network,)
     assert not judge(needs, (), replace(LOCAL, network=False)).can_run
+
+
+@pytest.mark.parametrize(
+    "needs", [Needs(kinds=(Need.LIVE_WEB,)), Needs(kinds=(Need.LIVE_WEB_EVALUATOR,)), Needs(installers=("pip",))]
+)
+def test_what_a_desktop_needs_the_network_for(needs: Needs) -> None:
+    assert judge(needs, (), CLOUD).notes == ("give its desktops the network: --set env_options.network=true",)
+    assert judge(needs, (), replace(CLOUD, network=False)).why_not == (
+        "it needs the network, which desktops of provider cloud cannot have",
+    )
+
+
+def test_an_account_that_is_given_stands_against_nothing() -> None:
+    given = replace(CLOUD, accounts=frozenset({"googledrive"}))
+    assert judge(Needs(accounts=("googledrive",)), (), given).can_run
+    assert judge(Needs(accounts=("googledrive", "other")), (), given).why_not == ("it needs an account (other)",)
+
+
+def test_accounts_are_given_by_the_options_of_a_run(tmp_path: Path) -> None:
+    steps = [{"type": "login", "parameters": {"platform": "googledrive"}}]
+    task = parse_task(
+        {"id": "t", "instruction": "Do it.", "config": steps, "evaluator": {"func": "infeasible"}}, "here"
+    )
+    for name, keys in (("account", ("email", "password")), ("drive", ("client_id", "client_secret", "refresh_token"))):
+        tmp_path.joinpath(name).write_text(json.dumps(dict.fromkeys(keys, "x")))
+    account, drive = {"google_account": str(tmp_path / "account")}, {"google_drive": str(tmp_path / "drive")}
+
+    def needs_one(**options: str) -> bool:
+        (found,) = survey([task], tmp_path, "sim", "osworld", tmp_path, offline=True, options=options)
+        return "it needs an account (googledrive)" in found.why_not
+
+    assert needs_one()
+    assert needs_one(**account)
+    assert needs_one(**account, google_drive=str(tmp_path / "absent"))
+    assert not needs_one(**account, **drive)
 
 
 def test_what_an_image_holds_is_not_guessed() -> None:

@@ -9,7 +9,7 @@ agents give them; points are pixels of the picture that it is shown. `obs` holds
 its model by itself: tokens and costs are not known here, and what its model does is its own.
 
 Guarantees: `predict` runs in a thread of its own, so that a slow one holds up nobody else; when the attempt is stopped
-the thread is left alone and its answer dropped.
+the thread is left alone and its answer dropped. The screen that it is shown first is kept, as all later ones are.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class AdapterAgent:
     def __init__(self, surroundings: Surroundings, settings: AdapterSettings) -> None:
         self._screen = surroundings.require_screen("adapter")
         self._shown = surroundings.shown or self._screen
+        self._scribe = surroundings.scribe
         self._settings = settings
         self._agent: Any = None
         self._instruction = ""
@@ -71,6 +72,8 @@ class AdapterAgent:
         """Ask it for its prediction."""
         if self._agent is None:
             self._instruction = observation.instruction
+            if observation.screenshot:
+                self._scribe.screen(observation.screenshot)  # the beginning: no step holds it
             self._agent = await in_thread(lambda: _made(self._settings), "the adapted agent")
         if observation.screenshot or observation.accessibility_tree or observation.terminal:
             self._seen = observation

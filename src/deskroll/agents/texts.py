@@ -86,7 +86,7 @@ class TextAgent:
                 self._conversation.add(message)
             self._show(text, observation)
         elif not self._useless:
-            self._show(_troubles(observation), observation)
+            self._show(self._troubles(observation), observation)
         sending, sent = self._conversation.request()
         completion = await self._around.model.complete(sending)
         said = self.said(completion)
@@ -132,13 +132,12 @@ class TextAgent:
         if observation.screenshot:
             self.image = image_size(observation.screenshot) or self.shown
 
-    def _cut(self, text: str) -> str:
-        most = self._settings.max_tree_tokens * _CHARACTERS_A_TOKEN
+    def _troubles(self, observation: Observation) -> str:
+        """What the model has to know of its last actions: what was refused, or printed something."""
+        return self._cut("\n".join(each for each in observation.results if each), _LONGEST_RESULT)
+
+    def _cut(self, text: str, most: int | None = None) -> str:
+        most = most or self._settings.max_tree_tokens * _CHARACTERS_A_TOKEN
         if len(text) <= most:
             return text
         return f"{text[:most]}\n[cut: {len(text) - most} of {len(text)} characters are not shown]"
-
-
-def _troubles(observation: Observation) -> str:
-    """What the model has to know of its last actions: what was refused, or printed something."""
-    return "\n".join(each for each in observation.results if each)[:_LONGEST_RESULT]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "DESKROLL_TOKEN"  # noqa: S105
 
 
-@click.group()
+@click.group(epilog="\b\nExample:\n  deskroll desktops up --count 2")
 def desktops() -> None:
     """Start embedded desktops by hand, look at them, list them, remove what was left behind."""
 

@@ -27,9 +27,10 @@ def ls(as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(described)))
         return
-    from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
+
+    from deskroll.report.terminal import console  # noqa: PLC0415
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("environment", no_wrap=True)
@@ -38,7 +39,7 @@ def ls(as_json: bool) -> None:
     for each in described:
         tools = [f"{tool.name}({', '.join(tool.parameters.get('properties', {}))})" for tool in each["tools"]]
         table.add_row(each["name"], Text(each["problem"] or each["summary"]), Text("\n".join(tools) or "-"))
-    Console().print(table)
+    console().print(table)
 
 
 def _described(entry: Entry) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Log lines on a console that shows progress: above it, one a line."""
+"""Log lines on a console that shows progress: above it, one a line; from the level on that $DESKROLL_LOG names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import time
 
 from rich.console import Console
 
-from deskroll.errors import plain
+from deskroll.errors import InputError, plain
+
+_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 class LogLines:
@@ -19,8 +21,9 @@ class LogLines:
         self._logger = logging.getLogger("deskroll")
 
     def __enter__(self) -> LogLines:
+        level = _level()
         self._before = self._logger.level, self._logger.propagate
-        self._logger.setLevel(os.environ.get("DESKROLL_LOG", "INFO").upper())
+        self._logger.setLevel(level)
         self._logger.propagate = False
         self._logger.addHandler(self._handler)
         return self
@@ -29,6 +32,13 @@ class LogLines:
         self._logger.removeHandler(self._handler)
         level, self._logger.propagate = self._before
         self._logger.setLevel(level)
+
+
+def _level() -> str:
+    word = os.environ.get("DESKROLL_LOG", "").strip() or "info"
+    if word.lower() not in _LEVELS:
+        raise InputError(f"DESKROLL_LOG is {plain(word)!r}; allowed: {', '.join(_LEVELS)}")
+    return word.upper()
 
 
 class _Lines(logging.Handler):

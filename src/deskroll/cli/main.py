@@ -64,7 +64,7 @@ def cli() -> None:
     \b
     Start here:
       deskroll doctor      what this machine has and lacks
-      deskroll demo        four real desktops at work, in a few seconds
+      deskroll demo        four real desktops at work on the bundled tasks
     """
 
 

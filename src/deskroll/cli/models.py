@@ -25,7 +25,7 @@ _LONGEST_REASON = 120
 """Of why a request is made again: one line."""
 
 
-@click.group()
+@click.group(epilog='\b\nExample:\n  deskroll models ask "Are you there?" --base-url http://127.0.0.1:8000/v1')
 def models() -> None:
     """Ask a model one question; serve a scripted model, for which no key is needed."""
 

@@ -15,7 +15,7 @@ def osworld() -> None:
     """OSWorld's own getters and metrics, in an environment of their own."""
 
 
-@osworld.command()
+@osworld.command(epilog="\b\nExample:\n  deskroll osworld install")
 @click.option("--json", "as_json", is_flag=True, help="One object at the end, nothing else.")
 def install(as_json: bool) -> None:
     """Make the environment (about 1.5 GB), or finish one that was broken off."""
@@ -38,7 +38,7 @@ def install(as_json: bool) -> None:
     click.echo(f"{done.packages} packages in {done.folder}" + ("" if done.fresh else "; nothing had to be done"))
 
 
-@osworld.command()
+@osworld.command(epilog="\b\nExample:\n  deskroll osworld check --json")
 @click.option("--json", "as_json", is_flag=True, help="One object.")
 def check(as_json: bool) -> None:
     """Say whether the environment is there and its code can be imported."""

@@ -28,7 +28,7 @@ _at = click.option(
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
-@click.group()
+@click.group(epilog="\b\nExample:\n  deskroll pool serve --num-vms 4")
 def pool() -> None:
     """Share desktops among programs: serve a pool, see it, steer it."""
 
@@ -61,8 +61,8 @@ def _parse_quotas(
 
 
 @pool.command(
-    epilog="Examples:  deskroll pool serve --num-vms 4   "
-    "DESKROLL_TOKEN=secret deskroll pool serve --provider sim --num-vms 100 --listen 127.0.0.1:7000"
+    epilog="\b\nExamples:\n  deskroll pool serve --num-vms 4\n"
+    "  DESKROLL_TOKEN=secret deskroll pool serve --provider sim --num-vms 100 --listen 127.0.0.1:7000"
 )
 @click.option("--provider", default="local", show_default=True, help="What kind of desktops: local, sim, or a plug-in.")
 @click.option(

@@ -69,6 +69,10 @@ def replay(  # noqa: PLR0913  (one parameter an option)
         key, number = find_attempt(root, task, sample or 0, attempt)
     given = (*overrides, *((f"provider={json.dumps(provider)}",) if provider else ()))
     source = Source.find(root, key, number, given, force=force)
+    if not score and not source.has_screens:
+        raise InputError(
+            f"{source.name}: no screen of it was stored, so there is nothing to compare; --score compares the score"
+        )
     if output is not None and output.exists() and any(output.iterdir()):
         raise InputError(f"{plain(str(output))} is not empty; choose another folder for the pictures")
     try:

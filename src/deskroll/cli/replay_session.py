@@ -86,7 +86,7 @@ def tell(compared: Comparison, output: Path | None, *, score: bool, as_json: boo
     screens = counted(len(compared.screens), "screen")
     if compared.first_difference is not None:
         click.echo(f"of {screens}, the first difference is {_where(compared.first_difference)}")
-    else:
+    elif compared.screens:
         click.echo(f"{screens}, all the same within {compared.tolerance:.2%} of the pixels")
     if output is not None and compared.first_difference is not None:
         click.echo(f"wrote {output}")

@@ -24,7 +24,10 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.argument("run")
 @_json
-@click.option("--csv", "csv_file", type=_FILE, help="Write one row an episode to this file.")
+@click.option(
+    "--csv", "csv_file", type=_FILE,
+    help="Write one row an episode to this file; -: to standard output, and nothing else there.",
+)  # fmt: skip
 @click.option("--html", "html_file", type=_FILE, help="Write a page with plots, every episode and its screens.")
 @click.option(
     "--screens", type=click.Choice(["all", "last", "none"]),
@@ -40,18 +43,23 @@ def report(run: str, as_json: bool, csv_file: Path | None, html_file: Path | Non
     from deskroll.report.results import Results  # noqa: PLC0415
     from deskroll.report.rows import episodes_csv, write_text  # noqa: PLC0415
 
+    if as_json and str(csv_file) == "-":
+        raise InputError("--json and --csv - both write to standard output: give one of them a file, or leave it out")
     if screens is not None and html_file is None:
         raise InputError("--screens is about the page: give --html FILE as well")
     results = Results.read(run, newest=True)
     _tell_which(run, results)
     summary = results.summary()
-    if csv_file is not None:
+    if csv_file is not None and str(csv_file) != "-":
         write_text(csv_file, episodes_csv(results))
     if html_file is not None:
         from deskroll.report.html import write_html  # noqa: PLC0415
         from deskroll.report.screens import Screens  # noqa: PLC0415
 
         write_html(results, summary, html_file, Screens(screens) if screens else None)
+    if str(csv_file) == "-":
+        click.echo(episodes_csv(results), nl=False)
+        return
     if as_json:
         click.echo(msgspec.json.encode(summary))
         return

@@ -14,7 +14,8 @@ from deskroll.desktops.providers import make_provider
 from deskroll.errors import DeskrollError
 from deskroll.models.scripted import Script
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.loading import SCRIPTED, desktop_specs, prepare_envs
+from deskroll.rollout.loading import PHASE, SCRIPTED, desktop_specs, prepare_envs
+from deskroll.rollout.plan import left_to_do
 from deskroll.rollout.sizing import Sizing, size_up
 from deskroll.store import Run, find_run
 from deskroll.types import Phase, Task
@@ -28,11 +29,11 @@ def show_plan(config: RunConfig, tasks: Sequence[Task], root: str, *, as_json: b
         Script.load(Path(config.model.name.removeprefix(SCRIPTED)))  # what is wrong with it is told now
     prepare_envs(config, tasks)
     sizing = _size(config, tasks)
-    left = None
-    if root:
-        left = len(Run.open(root).unfinished())
+    left = left_to_do(Run.open(root).index, PHASE, 0, tasks, config.group_size) if root else None
     if as_json:
-        click.echo(msgspec.json.encode(sizing))
+        # What a start would run: of a new run, all.
+        plan = {**msgspec.to_builtins(sizing), "left_to_do": sizing.episodes if left is None else left}
+        click.echo(msgspec.json.encode(plan))
         return
     Console().print(plan_table(config, sizing, left))
 

@@ -23,9 +23,8 @@ def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | N
 
     RUN is its folder; without one, the live run of yours on this machine.
     """
-    from rich.console import Console  # noqa: PLC0415
-
     from deskroll.cli.run_view import status_view  # noqa: PLC0415
+    from deskroll.report.terminal import console as stdout  # noqa: PLC0415
     from deskroll.rollout.asking import ask, change_limits, find_live, stop_run  # noqa: PLC0415
 
     async def work() -> None:
@@ -38,7 +37,7 @@ def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | N
         if as_json:
             _print_json(found)
             return
-        console = Console()
+        console = stdout()
         console.print(status_view(found, console.height if sys.stdout.isatty() else 10_000))
         while watch:
             await asyncio.sleep(1.0)

@@ -128,18 +128,25 @@ def show(*, source: Path, task_id: str, root: Path | None, as_json: bool) -> Non
 @click.option("--cache", "cache_dir", default="cache", type=click.Path(path_type=Path),
               help="Files that were fetched before, kept as OSWorld does. Default: cache.")  # fmt: skip
 @click.option("--offline", is_flag=True, help="Ask no host whether it answers: only the cache counts.")
+@click.option("--set", "overrides", multiple=True, metavar="env_options.NAME=VALUE",
+              help="An option of the environment, as the run will have it, e.g. an account.")  # fmt: skip
 @_json
-def check(*, found: list[Task], provider: str, env: str, cache_dir: Path, offline: bool, as_json: bool) -> None:
+def check(
+    *, found: list[Task], provider: str, env: str, cache_dir: Path, offline: bool, overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:  # fmt: skip
     """Say what tasks need, whether they can run on this machine, and why not.
 
     Nothing is started or downloaded; hosts are asked for a connection, no more. Exit code 0: all can run; 1: some
     cannot.
     """
-    from deskroll.cli.tasks_check import chosen, survey, totals  # noqa: PLC0415
+    from deskroll.cli.tasks_check import Options, chosen, survey, totals  # noqa: PLC0415
+    from deskroll.config import load  # noqa: PLC0415
     from deskroll.tasks import tasks_folder  # noqa: PLC0415
 
     folder = tasks_folder(click.get_current_context().params["source"])
-    checked = survey(found, folder, provider, env, cache_dir, offline=offline)
+    options = load(Options, overrides=overrides, name="--set").env_options
+    checked = survey(found, folder, provider, env, cache_dir, offline=offline, options=options)
     whole = totals(checked, chosen(provider))
     if as_json:
         _print_json({"totals": whole, "tasks": checked})

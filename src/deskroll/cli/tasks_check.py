@@ -8,16 +8,22 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from pydantic import Field
+
+from deskroll.config import Settings
 from deskroll.desktops.base import DesktopSpec, Provider
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import EMBEDDED, choose
-from deskroll.envs import EnvKind, env_kind
+from deskroll.envs import EnvKind, env_kind, env_settings
+from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import bundled_files
-from deskroll.errors import DeskrollError, InputError
+from deskroll.envs.osworld.setup.accounts import drive_key, google_account
+from deskroll.errors import DeskrollError, InputError, SetupError
 from deskroll.store.paths import escape
 from deskroll.tasks.needs import Download, Need, Needs, host_of, needs_of
 from deskroll.tasks.reading import is_file
@@ -62,10 +68,23 @@ class Totals(Record, frozen=True):
     notes: dict[str, int]
 
 
+class Options(Settings):
+    """What of a run's settings decides whether a task can run."""
+
+    env_options: dict[str, Any] = Field(default_factory=dict)
+
+
 def survey(
-    tasks: Sequence[Task], folder: Path, provider: str, env: str, cache_dir: Path, *, offline: bool
+    tasks: Sequence[Task],
+    folder: Path,
+    provider: str,
+    env: str,
+    cache_dir: Path,
+    *,
+    offline: bool,
+    options: Mapping[str, Any] | None = None,
 ) -> list[Checked]:
-    """Look at every task; `folder` is where files are that come with them."""
+    """Look at every task; `folder` is where files are that come with them, `options` are the run's `env_options`."""
     needs = {task.id: needs_of(task) for task in tasks}
     missing = {
         task_id: [each for each in of.downloads if not _is_cached(cache_dir, task_id, each)]
@@ -73,9 +92,17 @@ def survey(
     }
     hosts = {each.host for of in missing.values() for each in of}
     hosts |= {host_of(page) for of in needs.values() for page in of.pages}
-    place = _places(provider, None if offline else _answering(hosts).__contains__)
-    kinds = {name: env_kind(name) for name in {task.env or env for task in tasks}}
-    return [_checked(task, needs[task.id], missing[task.id], kinds[task.env or env], place, folder) for task in tasks]
+    kinds = {name: env_kind(name) for name in {env, *(task.env or env for task in tasks)}}
+    # As in a run: a task of another kind than the run's own has that kind's defaults.
+    settings = {
+        name: env_settings(kind, dict(options or {}) if name == env else {}, name) for name, kind in kinds.items()
+    }
+    place = _places(provider, None if offline else _answering(hosts).__contains__, _accounts(settings[env]))
+    return [
+        _checked(task, needs[task.id], missing[task.id], (kinds[name], settings[name]), place, folder)
+        for task in tasks
+        for name in [task.env or env]
+    ]
 
 
 def totals(checked: Sequence[Checked], provider: str) -> Totals:
@@ -109,16 +136,34 @@ def _ranked(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
 
 
+def _accounts(settings: Settings) -> frozenset[str]:
+    """Where the options give an account: its drive is prepared with one, and its page is logged in at with another."""
+    if not isinstance(settings, OSWorldSettings):
+        return frozenset()
+    try:
+        google_account(settings)
+        drive_key(settings)
+    except SetupError:  # not given, or no such file
+        return frozenset()
+    return frozenset({"googledrive"})
+
+
 def _checked(
-    task: Task, needs: Needs, missing: Sequence[Download], kind: EnvKind, place: Callable[[], Place], folder: Path
+    task: Task,
+    needs: Needs,
+    missing: Sequence[Download],
+    env: tuple[EnvKind, Settings],
+    place: Callable[[], Place],
+    folder: Path,
 ) -> Checked:
+    kind, settings = env
     refused: tuple[str, ...] = ()
     try:
         kind.check_task(task)
         for file in bundled_files(task, folder):
             if not os.access(file, os.R_OK):
                 raise InputError(f"{file} comes with it, and cannot be read")
-        on_desktop = kind.desktop_spec(task, kind.Settings()) is not None
+        on_desktop = kind.desktop_spec(task, settings) is not None
     except DeskrollError as error:
         on_desktop, refused = bool(task.setup or task.evaluator), (str(error),)
     # A task of another kind needs nothing that is looked at here.
@@ -131,7 +176,7 @@ def _is_cached(cache_dir: Path, task_id: str, download: Download) -> bool:
     return is_file(cache_dir / escape(task_id) / download.name)
 
 
-def _places(asked: str, reaches: Callable[[str], bool] | None) -> Callable[[], Place]:
+def _places(asked: str, reaches: Callable[[str], bool] | None, accounts: frozenset[str]) -> Callable[[], Place]:
     """Makes the place when the first task asks for it: where none needs a desktop, no provider is asked either."""
 
     @cache
@@ -149,6 +194,7 @@ def _places(asked: str, reaches: Callable[[str], bool] | None) -> Callable[[], P
             network=_can(provider, DesktopSpec(network=True)),
             proxy=_can(provider, DesktopSpec(proxy=True)),
             fixed_ip=_can(provider, DesktopSpec(fixed_ip=True)),
+            accounts=accounts,
         )
 
     return place

@@ -118,9 +118,10 @@ def screens_of(files: Sequence[str]) -> list[str]:
 
 
 def beginning(steps: Sequence[Step], files: Sequence[str]) -> str:
-    """The screen that was seen before the first step; empty where the agent kept none, or nothing changed by it."""
+    """The screen that was seen before the first step; empty where the agent kept none, or the next one is the same."""
     first = next(iter(screens_of(files)), "")
-    return "" if any(step.screen == first for step in steps[:1]) else first
+    after = next((step.screen for step in steps if step.screen), "")  # a step that looked at nothing has none
+    return "" if first == after else first
 
 
 def _number(name: str) -> tuple[int, str]:

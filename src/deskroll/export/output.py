@@ -94,8 +94,8 @@ class Output:
         return cls(path, mark, {})
 
     def has(self, place: str, attempt: str) -> bool:
-        """Whether this attempt is there from before."""
-        return self._done.get(place) == attempt
+        """Whether this attempt is there from before, and has not been removed since."""
+        return self._done.get(place) == attempt and (self.path / place).is_dir()
 
     def put(self, place: str, attempt: str, fill: Callable[[Path], bool]) -> bool:
         """Have a folder filled and put it at its place, in one rename; False where there was nothing to fill in."""

@@ -35,7 +35,7 @@ class Need(enum.StrEnum):
     LIVE_WEB = "live_web"
     """Pages that its set-up opens in the desktop's browser."""
     LIVE_WEB_EVALUATOR = "live_web_evaluator"
-    """Pages that its evaluator reads."""
+    """Pages that its evaluator reads through the desktop's browser."""
     BROWSER_STATE = "browser_state"
     """The evaluator looks at the pages that the desktop's browser shows."""
     INSTALLS = "installs"
@@ -223,7 +223,8 @@ def _cloud_files(getters: Iterable[_Values]) -> Iterator[Download]:
     for each in getters:
         if each.get("type") == "cloud_file":
             for url, dest in zip(_list(each.get("path")), _list(each.get("dest")), strict=False):
-                yield Download(url=str(url), when=Need.EVALUATOR_DOWNLOAD, name=str(dest))
+                if host_of(str(url)):  # without one it comes with the task
+                    yield Download(url=str(url), when=Need.EVALUATOR_DOWNLOAD, name=str(dest))
 
 
 def _web(addresses: Iterable[object]) -> list[str]:

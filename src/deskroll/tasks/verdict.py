@@ -45,6 +45,8 @@ class Place:
     """Whether desktops are made of this machine: no GNOME, no systemd, nothing can be installed."""
     network: bool = True
     """Whether its desktops can be given the network."""
+    accounts: frozenset[str] = frozenset()
+    """Where the run's options give an account."""
     proxy: bool = False
     fixed_ip: bool = False
     windows: bool = False
@@ -61,8 +63,8 @@ def judge(needs: Needs, missing: Sequence[Download], place: Place) -> Verdict:
         against.append(f"it needs Windows, and desktops of provider {place.provider} run Linux")
     else:
         against += [*_programs(needs, place), *_machine(needs, place)]
-    if needs.accounts:
-        against.append(f"it needs an account ({', '.join(needs.accounts)})")
+    if absent := [each for each in needs.accounts if each not in place.accounts]:
+        against.append(f"it needs an account ({', '.join(absent)})")
     return Verdict(why_not=(*against, *_hosts(needs, missing, place)), notes=tuple(_notes(needs, place)))
 
 
@@ -108,7 +110,9 @@ def _notes(needs: Needs, place: Place) -> Iterable[str]:
 
 
 def _wants_network(needs: Needs) -> bool:
-    return Need.LIVE_WEB in needs.kinds or bool(needs.installers) or bool(needs.accounts)
+    """Whether its desktop does; an evaluator reads pages through the desktop's browser."""
+    web = Need.LIVE_WEB in needs.kinds or Need.LIVE_WEB_EVALUATOR in needs.kinds
+    return web or bool(needs.installers) or bool(needs.accounts)
 
 
 def _some(names: list[str]) -> str:
