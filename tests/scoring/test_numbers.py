@@ -80,6 +80,7 @@ def test_the_same_number(answer: str, reference: str) -> None:
         ("no", "5"), ("infinity", "5"), ("∞", "1e400"), ("nan", "5"), ("1e999999999", "1e400"), ("9^999999", "9"),
         ("1/0", "0"),
         ("3x", "3"), ("x^2", "2"), ("2\\sqrt{3}", "3"), ("3π", "3"), ("π/4", "4"), ("\\frac{\\pi}{4}", "4"),
+        ("6*sqrt(10)", "6"), ("sqrt(10)", "10"), ("2 sqrt(3)", "3"), ("10/3*pi", "10/3"), ("2pi", "2"), ("pi*4", "4"),
         ("H2O", "2"), ("2024-05-01", "1"), ("12/25/2024", "2024"), ("2024年5月1日", "1"), ("12:30", "30"),
         ("1.2.3", "3"), ("3:4", "4"), ("5 ± 0.1", "0.1"), ("1" * 500, "1"), ("five", "5"), ("4D", "4"),
         # neither groups of thousands nor a decimal comma nor a list
@@ -169,7 +170,8 @@ def test_a_quantity_in_several_units_is_one(answer: str, reference: str, expecte
         ("3 + 4 #### 7", "7"), ("x = 3 + 4 = 7 (rounded to 2 places)", "7"), ("7 km (4.35 mi)", "7 km"),
         ("f(3) = 7", "7"), ("(7)", "7"), ("so x ≈ 7.", "7"), ("I got 7, see section (3)", "7"), ("1,2,7", "7"),
         ("the answer is unclear, but 3 or 7", "3"), ("The answer is 3. No, the answer is 7", "7"),
-        ("4 = \\sqrt{16}", "4"), ("It was 2024-05-01 when 7 came", "7"), ("7 in version 1.2.3", "7"),
+        ("4 = \\sqrt{16}", "4"), ("sqrt(16) = 4", "4"), ("Raspberry Pi 4", "4"),
+        ("It was 2024-05-01 when 7 came", "7"), ("7 in version 1.2.3", "7"),
         # nothing before a number reaches over the end of a line
         ("Total\n7", "7"), ("The total is\n7", "7"), ("Final Answer\n7", "7"), ("sum\n-7", "-7"), ("a) 3\nb\n7", "7"),
         ("-\n7", "7"), ("x_\n7", "7"), ("±\n7", "7"), ("Total\r\n7", "7"), ("-\u20287", "7"), ("minus\n7", "7"),
@@ -192,7 +194,9 @@ def test_which_number_counts(answer: str, expected: str) -> None:
     assert value(answer, "12345") == 0.0
 
 
-@pytest.mark.parametrize("reference", ["", "Paris", "2\\sqrt{3}", "3x", "2024-05-01", "\\boxed{}", "∞", "1" * 500])
+@pytest.mark.parametrize(
+    "reference", ["", "Paris", "2\\sqrt{3}", "6*sqrt(10)", "pi/4", "3x", "2024-05-01", "\\boxed{}", "∞", "1" * 500]
+)
 def test_a_reference_without_a_number_gives_no_score(reference: str) -> None:
     score = compare("numeric_match", "5", reference)
     assert (score.value, score.scored) == (None, False)

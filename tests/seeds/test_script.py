@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -169,6 +170,14 @@ def thread():
 
 print(json.dumps([rollout(), asyncio.run(notebook()), thread()]))
 """
+
+
+def test_the_example_in_the_guide_runs(checkout: Checkout) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "running.md").read_text(), re.DOTALL)
+    (checkout.folder / "script.py").write_text(program)
+    done = python("script.py", cwd=checkout.folder, env=checkout.env)
+    assert done.returncode == 0, done.stderr
+    assert [line.rpartition(" 1.0 ")[1] for line in done.stdout.splitlines()] == [" 1.0 "] * 10
 
 
 def test_it_runs_in_a_script_in_a_notebook_and_in_a_thread_with_the_keys_of_a_file(checkout: Checkout) -> None:

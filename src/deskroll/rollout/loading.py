@@ -138,7 +138,7 @@ def _wanted(config: RunConfig, tasks: Sequence[Task]) -> list[tuple[Task, Deskto
                 settings[name] = env_settings(kinds[name], {}, name)
             spec = kinds[name].desktop_spec(task, settings[name])
         except InputError as error:
-            raise InputError(f"{config.tasks}: task {task.id!r}: {error}") from None
+            raise _refused(config, task, error) from None
         if spec is not None:
             wanted.append((task, spec))
     return wanted
@@ -171,7 +171,13 @@ def _check_tasks(config: RunConfig, tasks: Sequence[Task]) -> None:
             if refuse is not None:
                 refuse(task, settings, screens.get(task.id))
         except InputError as error:
-            raise InputError(f"{config.tasks}: task {task.id!r}: {error}") from None
+            raise _refused(config, task, error) from None
+
+
+def _refused(config: RunConfig, task: Task, error: InputError) -> InputError:
+    """What is wrong with a task, with its name once."""
+    name = f"task {task.id!r}"
+    return InputError(f"{config.tasks}: {error if str(error).startswith(name) else f'{name}: {error}'}")
 
 
 def _check_provider(config: RunConfig, wanted: Sequence[tuple[Task, DesktopSpec]]) -> None:

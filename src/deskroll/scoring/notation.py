@@ -42,6 +42,8 @@ _LATEX: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\\pi\b", "π"),
         (r"\\pm\b", "±"),
         (r"\\sqrt\b", "√"),
+        (r"(?<![A-Za-z])sqrt ?(?=[({0-9])", "√"),
+        (r"(?<=[0-9*·×]) ?pi(?![A-Za-z])|(?<![A-Za-z])pi(?= ?[*/·×])", "π"),
         (r"(?i)(?:°|\bdegrees?) ?(?:celsius|centigrade|c)\b", "°C"),
         (r"(?i)(?:°|\bdegrees?) ?(?:fahrenheit|f)\b", "°F"),
         (r" {2,}", " "),

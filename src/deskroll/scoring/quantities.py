@@ -1,9 +1,9 @@
 """Quantities: the numbers in a text, read exactly, each with its sign, magnitude, percent and unit.
 
 Guarantees: nothing is evaluated and nothing is rounded. What is no plain number is left out, never read as another: a
-date, a time, a version, a part of `2√3`, `3x`, `x^2`, `4^0.5` or `± 0.1`, a division by 0, digits and commas that are
-neither one number nor a list (`0,125,000`), more than `MOST_DIGITS` digits. No sign, power or unit reaches over
-a line's end. Every pattern is bounded or possessive, so that no text makes it slow.
+date, a time, a version, a part of `2√3`, `2*sqrt(3)`, `3x`, `x^2`, `4^0.5` or `± 0.1`, a division by 0, digits and
+commas that are neither one number nor a list (`0,125,000`), more than `MOST_DIGITS` digits. No sign, power or unit
+reaches over a line's end. Every pattern is bounded or possessive, so that no text makes it slow.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ _MONEY_MAGNITUDES = {"k": 3, "K": 3, "M": 6, "B": 9, "T": 12}
 _GOES_ON = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?(?=[百千万萬])")
 _PERCENT = re.compile(r" ?(?:(%|percent(?:age points?)?\b|per cent\b|pct\b)|(‰))", re.IGNORECASE)
 _PART_BEFORE = re.compile(
-    r"(?:[^\W\d_⺀-\U0003ffff]|[\u0304\u0305\u0307]|[_^] ?[{(]?|[π√±](?:\[[^\[\]]{0,9}\]?)? ?[{(/]? ?)\Z"
+    r"(?:[^\W\d_⺀-\U0003ffff]|[\u0304\u0305\u0307]|[_^] ?[{(]?|[π√±](?:\[[^\[\]]{0,9}\]?)? ?[{(/*·×]? ?)\Z"
 )
-_PART_AFTER = re.compile(r"[\u0304\u0305\u0307]| ?[π√∞]|[a-zABDEG-Z](?![A-Za-z])|\^|_[{0-9a-z]")
+_PART_AFTER = re.compile(r"[\u0304\u0305\u0307]| ?[*·×]? ?[π√∞]|[a-zABDEG-Z](?![A-Za-z])|\^|_[{0-9a-z]")
 _SIGN = re.compile(r"(?:(?<![\w)\]}%])|(?<=[⺀-\U0003ffff]))([+-])\Z|[=:≈(] ?([+-]) \Z")
 _SIGN_WORD = re.compile(r"(?<![0-9])(?<![0-9] )(?:(?:minus|negative) |(?:[负負]|零下) ?)\Z", re.IGNORECASE)
 

@@ -50,7 +50,7 @@ async def evaluate(
         await _postconfig(evaluation, desktop, around)
         verdicts: list[Verdict] = []
         value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, around, verdicts, notes))
-        return Score(value=value, reason="; ".join(each.reason for each in verdicts))
+        return Score(value=value, reason="; ".join(dict.fromkeys(each.reason for each in verdicts)))
     except (EvaluatorError, InputError) as error:
         if isinstance(error, judging.UpstreamError):
             notes.append(error.traceback)
