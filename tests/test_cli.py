@@ -1,5 +1,6 @@
 """The command line as a person uses it: real processes, what they print, how they end."""
 
+import contextlib
 import json
 import os
 import re
@@ -166,15 +167,19 @@ def test_a_desktop_that_dies_is_told_at_once(env: dict[str, str], tmp_path: Path
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env) as up,
     ):
         assert up.stdout is not None
-        row = json.loads(up.stdout.readline())[0]
-        requests.post(
-            f"{row['url']}/setup/launch", json={"command": ["pkill", "-9", "-f", "deskroll-guest"]}, timeout=30
-        )
-        wait_until(lambda: f"desktop {row['id']} is lost: its guest died" in log.read_text(), "the loss is told")
-        gone = requests.get(f"{row['url']}/platform", timeout=30)
-        assert (gone.status_code, gone.json()["message"]) == (502, f"desktop {row['id']} is gone; start another one")
-        up.send_signal(signal.SIGTERM)
-        assert up.wait(60) == 0
+        try:
+            row = json.loads(up.stdout.readline())[0]
+            fatal = {"command": ["pkill", "-9", "-f", "deskroll-guest"]}
+            with contextlib.suppress(requests.ConnectionError):  # it may be dead before it has answered
+                requests.post(f"{row['url']}/setup/launch", json=fatal, timeout=30)
+            wait_until(lambda: f"desktop {row['id']} is lost: its guest died" in log.read_text(), "the loss is told")
+            gone = requests.get(f"{row['url']}/platform", timeout=30)
+            said = f"desktop {row['id']} is gone; start another one"
+            assert (gone.status_code, gone.json()["message"]) == (502, said)
+            up.send_signal(signal.SIGTERM)
+            assert up.wait(60) == 0
+        finally:
+            up.kill()
 
 
 def test_interrupted_before_it_is_up_is_told_by_the_exit_code(env: dict[str, str]) -> None:

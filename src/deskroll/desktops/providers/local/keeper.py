@@ -24,7 +24,7 @@ from deskroll.desktops.guest.marks import MARK, end_marked
 from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.desktops.providers.local import namespaces, places, sandbox
 from deskroll.desktops.providers.local.limits import ControlGroup, set_rlimits
-from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, Started, encode_report
+from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, encode_report
 from deskroll.errors import BootError, plain
 
 BOOT_TIMEOUT_S = 60.0
@@ -45,7 +45,6 @@ def keep(request: Request, link_file: int, listen_file: int) -> int:
     namespaces.adopt_orphans()
     os.setsid()
     link = socket.socket(fileno=link_file)
-    _report(link, Started(keeper_pid=os.getpid()))
     desktop = _Sandboxed(request) if request.isolation == "bwrap" else _Bare(request)
     message = ""
     try:

@@ -1,11 +1,13 @@
 """The pre-imported parent of all keepers: one process a provider, started once, small and single-threaded.
 
 It has imported everything that a guest needs, so that a desktop's guest is a fork and not an import. It does nothing
-but fork a keeper for each request, and ends when the provider closes the control socket (or dies).
+but fork a keeper for each request and tell its pid (whatever happens to a keeper, its provider knows whom to end), and
+ends when the provider closes the control socket (or dies).
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -14,7 +16,7 @@ import sys
 
 from deskroll.desktops.providers.local import keeper
 from deskroll.desktops.providers.local.namespaces import set_process_name
-from deskroll.desktops.providers.local.wire import receive_request
+from deskroll.desktops.providers.local.wire import Started, encode_report, receive_request
 
 
 def serve(control: socket.socket) -> None:
@@ -27,10 +29,12 @@ def serve(control: socket.socket) -> None:
     control.send(b"ready")
     while (message := receive_request(control)) is not None:
         request, files = message
-        if os.fork() == 0:
+        if (pid := os.fork()) == 0:
             control.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os._exit(keeper.keep(request, *files))
+        with contextlib.suppress(OSError):  # the provider is gone; its keeper sees that, too
+            os.write(files[0], encode_report(Started(keeper_pid=pid)))
         for file in files:
             os.close(file)
 

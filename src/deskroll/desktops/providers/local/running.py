@@ -44,14 +44,19 @@ class Running:
             match await _receive(self.link):
                 case Started(keeper_pid=pid):
                     self.keeper_pid = pid
-                    self._pidfds.append(os.pidfd_open(pid))
+                    self._hold(pid)
                 case Booted() as report:
-                    self._pidfds.append(os.pidfd_open(report.sandbox_pid))
+                    self._hold(report.sandbox_pid)
                     return report
                 case Failed(message=message):
                     raise BootError(f"desktop {self.id} did not boot: {message}")
                 case None:
                     raise BootError(f"desktop {self.id} did not boot: its keeper died")
+
+    def _hold(self, pid: int) -> None:
+        """Keep hold of a process; one that has ended already leaves nothing to end."""
+        with contextlib.suppress(ProcessLookupError):
+            self._pidfds.append(os.pidfd_open(pid))
 
     async def take_away(self) -> None:
         """Let go of the lifeline and wait for the keeper; where the keeper cannot, do its work. May be repeated."""
@@ -72,7 +77,7 @@ class Running:
         while (report := await _receive(self.link)) is not None:
             match report:
                 case Started(keeper_pid=pid) if not self._pidfds:
-                    self._pidfds.append(os.pidfd_open(pid))
+                    self._hold(pid)
                 case Lost(message=message):
                     lost(message)
                 case Failed(message=message):
