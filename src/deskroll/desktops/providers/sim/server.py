@@ -7,20 +7,17 @@ client gives up or the desktop is reset.
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import shutil
-import tempfile
 from pathlib import Path
 
 from aiohttp import web
 
 from deskroll.desktops.guest.requests import LEASE_HEADER, BadRequest
-from deskroll.desktops.notes import LONGEST_SOCKET_PATH, host_id, process_start, runtime_root
 from deskroll.desktops.providers.sim.contents import MAX_FILE
 from deskroll.desktops.providers.sim.endpoints import ENDPOINTS, UPLOAD, as_json
 from deskroll.desktops.providers.sim.world import SimWorld
+from deskroll.desktops.scratch import scratch_folder
 from deskroll.errors import DesktopError, DesktopLost
 
 _BACKLOG = 4096
@@ -47,7 +44,7 @@ class SimServer:
     async def __aenter__(self) -> SimServer:
         app = web.Application(client_max_size=MAX_FILE)
         app.router.add_route("*", "/{path:.*}", self._answer)
-        self._folder = _make_folder()
+        self._folder = scratch_folder("sim", "guest.sock")
         # A client that gives up ends its request, as it would end with a real connection.
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
         try:
@@ -94,19 +91,6 @@ class SimServer:
         if endpoint is None:
             return _refusal(404, f"a simulated desktop has no endpoint {method} {path}")
         return await endpoint(desktop, request)
-
-
-def _make_folder() -> Path:
-    """A private folder for one socket, named after this process; those of dead processes are removed."""
-    root = runtime_root()
-    here = hashlib.sha256(host_id().encode()).hexdigest()[:8]
-    for old in root.glob(f"sim-{here}-*-*-*"):
-        pid, start = old.name.split("-")[2:4]
-        if process_start(pid) != int(start):
-            shutil.rmtree(old, ignore_errors=True)
-    name = f"sim-{here}-{os.getpid()}-{process_start('self')}-"
-    short = len(str(root / name)) + len("12345678/guest.sock") <= LONGEST_SOCKET_PATH
-    return Path(tempfile.mkdtemp(prefix=name, dir=root if short else None))
 
 
 def _refusal(status: int, message: str, *, lost: bool = False) -> web.Response:

@@ -8,11 +8,8 @@ owner was killed, the process ends with that, and the folder is removed by whoev
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
 import secrets
 import shutil
-import tempfile
 import weakref
 from collections import deque
 from collections.abc import Mapping
@@ -21,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from deskroll.desktops.notes import LONGEST_SOCKET_PATH, host_id, process_start, runtime_root
+from deskroll.desktops.scratch import scratch_folder
 from deskroll.envs.osworld.evaluate.upstream import sandbox
 from deskroll.errors import BootError, EvaluatorError, plain
 from deskroll.types import Record
@@ -145,16 +142,7 @@ class Worker:
 
 
 def _make_folder() -> Path:
-    """A private folder for a worker, named after this process; those of dead processes are removed."""
     try:
-        root = runtime_root()
+        return scratch_folder("evaluator", "relay/5000.sock")
     except BootError as error:
         raise EvaluatorError(f"OSWorld's evaluators need a place for sockets: {error}") from error
-    here = hashlib.sha256(host_id().encode()).hexdigest()[:8]
-    for old in root.glob(f"evaluator-{here}-*-*-*"):
-        pid, start = old.name.split("-")[2:4]
-        if process_start(pid) != int(start):
-            shutil.rmtree(old, ignore_errors=True)
-    name = f"evaluator-{here}-{os.getpid()}-{process_start('self')}-"
-    short = len(str(root / name)) + len("12345678/relay/5000.sock") <= LONGEST_SOCKET_PATH
-    return Path(tempfile.mkdtemp(prefix=name, dir=root if short else None))
