@@ -256,6 +256,13 @@ async def test_calls_that_share_a_budget_end_with_it() -> None:
         await limited(upper, b"", Bounds(), budget=budget)
 
 
+async def test_a_budget_that_ended_a_call_is_spent_though_the_kernel_counts_a_little_less() -> None:
+    budget = Budget(1.0)  # a whole second: the kernel ends by its ticks, and reports what really ran
+    with pytest.raises(BudgetSpent):
+        await limited(busy, b"", Bounds(), budget=budget)
+    assert budget.left == 0
+
+
 async def test_a_call_that_takes_more_than_its_own_is_told_so_whatever_the_budget() -> None:
     with pytest.raises(LimitExceeded, match="more than 1 s of CPU time"):
         await limited(busy, b"", Bounds(cpu_seconds=1), budget=Budget(60))

@@ -164,6 +164,7 @@ def _result(said: bytearray, ask: Ask, limits: Bounds, budget: Budget | None) ->
         raise LimitExceeded(f"it took more than {limits.seconds:g} s")
     if code == -signal.SIGXCPU:
         if budget is not None and ask.cpu_seconds < limits.cpu_seconds:
+            budget.used = max(budget.used, budget.cpu_seconds)  # the kernel ends by ticks, and may report a little less
             raise _spent(budget)
         raise LimitExceeded(f"it took more than {limits.cpu_seconds:g} s of CPU time")
     if code == 0:
