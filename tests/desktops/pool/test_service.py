@@ -424,6 +424,44 @@ async def test_desktops_of_this_host_go_to_holders_of_this_host(tcp: tuple[SimPo
         assert "own host only" in (await answer.json())["error"]
 
 
+async def test_a_sign_of_life_gives_nothing_back_in_other_words_than_its_holder(
+    open_pool: Open, tmp_path: Path
+) -> None:
+    """A request was given up, so this desktop must not be used again: also where a heartbeat comes in between."""
+    pool = await open_pool({"step_hangs": "1", "fence": "timed"}, num_vms=1)
+    at = f"unix:{tmp_path / 'pool.sock'}"
+    closing, beaten = asyncio.Event(), asyncio.Event()
+
+    async def hold(client: PoolClient) -> str:
+        async with client.lease() as lease:
+            close = lease.close
+
+            async def slowly() -> None:
+                closing.set()
+                await beaten.wait()
+                await close()
+
+            lease.close = slowly  # type: ignore[method-assign]
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(lease.desktop.step([Click(x=1, y=1)]), 0.3)
+            return lease.address.id
+
+    async with PoolService(pool, Listen.parse(at)), PoolClient(at, beat=0.02) as client:
+        holding = asyncio.create_task(hold(client))
+        await closing.wait()
+        for _ in range(3):
+            last = client._renewed_at
+
+            async def beat(last: float = last) -> bool:
+                return client._renewed_at > last
+
+            await eventually(beat, "it has shown another sign of life")
+        beaten.set()
+        held = await holding
+        await pool.until_ready(1)
+    assert (pool.world.resets, held in pool.world.desktops) == (0, False)
+
+
 async def test_quotas_count_by_client(open_pool: Open, tmp_path: Path) -> None:
     pool = await open_pool(num_vms=3, quotas=Quotas(each=1))
     await pool.until_ready(3)

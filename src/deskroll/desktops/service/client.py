@@ -57,13 +57,15 @@ _MARGIN_S = 2.0
 class PoolClient:
     """A pool at an address (`unix:PATH` or `HOST:PORT`; nothing: the usual socket). Use with `async with`.
 
-    The token is what `DESKROLL_TOKEN` says, unless one is given.
+    The token is what `DESKROLL_TOKEN` says, unless one is given. `beat` is the longest time between two signs of life,
+    in seconds.
     """
 
-    def __init__(self, at: str = "", *, token: str | None = None, client: str = "") -> None:
+    def __init__(self, at: str = "", *, token: str | None = None, client: str = "", beat: float = _BEAT_S) -> None:
         self.at = Listen.parse(at)
         self._client = client or f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}:{os.getpid()}"
         self._token = os.environ.get("DESKROLL_TOKEN", "") if token is None else token
+        self._beat_s = beat
         self._http: aiohttp.ClientSession | None = None
         self._session: Welcome | None = None
         self._beginning = asyncio.Lock()
@@ -73,6 +75,8 @@ class PoolClient:
         self._leases: dict[str, Lease] = {}
         self._asking: dict[str, asyncio.Event] = {}
         """Requests that wait; the event says that the answer to one was lost on its way."""
+        self._owed: dict[str, Return | None] = {}
+        """Leases that were held and are to be given back, and how; None: its holder's last requests are being ended."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> PoolClient:
@@ -116,14 +120,15 @@ class PoolClient:
         finally:
             self._leases.pop(lease.id, None)
             lost = bool(lease.lost)
+            if not lost:
+                self._owed[lease.id] = None
             lease.lose("it was given back")
             try:
                 await lease.close()  # first: where the fence is timed, nothing of ours may arrive after the release
             finally:
                 if not lost:
-                    await asyncio.shield(
-                        self._give_back(ask.lease, session, settled=lease.settled, suspect=lease.suspect)
-                    )
+                    given = Return(lease=lease.id, settled=lease.settled, suspect=plain(lease.suspect))
+                    await asyncio.shield(self._give_back(given, session))
 
     async def _acquire(self, ask: Ask) -> tuple[Lease, Welcome]:
         session = await self._ready_session()
@@ -140,7 +145,7 @@ class PoolClient:
             self._session_lost(session, str(error))
             return await self._acquire(ask)
         except BaseException:
-            await asyncio.shield(self._give_back(ask.lease, session))
+            await asyncio.shield(self._give_back(Return(lease=ask.lease), session))
             raise
         finally:
             self._asking.pop(ask.lease, None)
@@ -160,11 +165,15 @@ class PoolClient:
                 task.cancel()
             await asyncio.gather(call, *ends, return_exceptions=True)
 
-    async def _give_back(self, lease_id: str, session: Welcome, *, settled: bool = True, suspect: str = "") -> None:
-        """Where the pool cannot be reached, a later heartbeat does it, or the end of the session."""
-        with contextlib.suppress(DeskrollError):
-            given = Return(lease=lease_id, settled=settled, suspect=plain(suspect))
+    async def _give_back(self, given: Return, session: Welcome) -> None:
+        """Where the pool cannot be reached, a later heartbeat does it, in the same words, or the end of the session."""
+        self._owed[given.lease] = given
+        try:
             await self._call("POST", "/release", Done, given, session=session)
+        except DeskrollError as error:
+            if not isinstance(error, LeaseLost):
+                return
+        self._owed.pop(given.lease, None)
 
     # --- for operators ---
 
@@ -234,7 +243,7 @@ class PoolClient:
         """Show signs of life, and set right what got lost on its way: releases, answers, news of lost leases."""
         doubtful: set[str] = set()
         while self._session is session:
-            await asyncio.sleep(min(session.ttl_s / 3, _BEAT_S))
+            await asyncio.sleep(min(session.ttl_s / 3, self._beat_s))
             sent_at, held = _now(), set(self._leases)
             try:
                 alive = await self._call("POST", "/heartbeat", Alive, session=session, timeout=session.ttl_s / 3)
@@ -255,10 +264,11 @@ class PoolClient:
                 lease.lose("the pool says that it is over")
         unknown = theirs - set(self._leases)
         for lease_id in unknown:
-            if lease_id not in self._asking:
-                await self._give_back(lease_id, session)
-            elif lease_id in doubtful:
-                self._asking[lease_id].set()
+            if lease_id in self._asking:
+                if lease_id in doubtful:
+                    self._asking[lease_id].set()
+            elif given := self._owed.get(lease_id, Return(lease=lease_id)):
+                await self._give_back(given, session)
         return unknown
 
     def _seconds_left(self, session: Welcome) -> float:
