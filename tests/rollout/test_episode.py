@@ -34,7 +34,7 @@ async def test_every_second_belongs_to_one_phase(runs: Runs) -> None:
     assert set(episode.seconds) <= set(Phase)
     assert episode.seconds[Phase.MODEL] > 0.4
     lived = episode.ended_at - episode.started_at + episode.seconds[Phase.PERMIT]
-    assert sum(episode.seconds.values()) == pytest.approx(lived, abs=0.05)
+    assert sum(episode.seconds.values()) == pytest.approx(lived, abs=0.5)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,24 @@ async def test_a_stop_while_it_is_closed_takes_no_score_away(tmp_path: Path, why
         backend.stop(ORDER.key, ORDER.attempt, why)
         episode = await work
     assert (episode.stop, episode.score.value, episode.failure) == (StopReason.ANSWER, 1.0, None)
+
+
+@pytest.mark.parametrize("why", [None, EvaluatorError("it took too long")], ids=["unwanted", "watchdog"])
+async def test_one_that_is_stopped_before_it_begins_is_written_down_as_any_other(
+    tmp_path: Path, why: DeskrollError | None
+) -> None:
+    spec = RunSpec(
+        env="math", agent="tests.rollout.parts:AnsweringAgent", storage=str(tmp_path),
+        model={"name": "none", "base_url": "http://127.0.0.1:9/v1"},
+    )  # fmt: skip
+    async with InlineBackend(spec) as backend:
+        work = asyncio.create_task(backend.run(ORDER))
+        while not backend.workers()[0].vitals.running:
+            await asyncio.sleep(0)
+        backend.stop(ORDER.key, ORDER.attempt, why)
+        episode = await work
+    assert episode.score.value is None
+    assert (episode.failure.failure_class if episode.failure else None) == ("evaluator" if why else "cancelled")
 
 
 async def test_closing_has_a_limit_of_its_own_and_says_when_it_was_cut(tmp_path: Path) -> None:

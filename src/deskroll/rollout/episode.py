@@ -38,6 +38,7 @@ async def run_episode(live: Live, kit: Kit) -> Episode:
     notes = Notebook(live, kit)
     try:
         try:
+            live.begin()
             with blaming(live, FailureClass.DESKTOP, f"episode {live.order.name}"):
                 async with kit.desktop(live) as desktop:
                     await _attempt(live, kit, notes, desktop)

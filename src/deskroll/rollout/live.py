@@ -39,6 +39,11 @@ class Live:
         self._waits = 0
         self._waits_since = 0.0
 
+    def begin(self) -> None:
+        """Nothing, unless it was stopped before it could begin: then that is raised here."""
+        if self.cancelled:
+            raise asyncio.CancelledError
+
     def enter(self, phase: Phase) -> None:
         """End the phase so far, and begin another."""
         now = time.perf_counter()

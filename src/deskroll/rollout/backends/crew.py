@@ -36,8 +36,6 @@ class Crew:
         """Run an attempt that was taken on to its end, in the task that calls this."""
         order = live.order
         live.task = asyncio.current_task()
-        if live.cancelled and live.task is not None:
-            live.task.cancel()  # it was stopped before it could begin
         try:
             return await run_episode(live, self._kit)
         finally:
