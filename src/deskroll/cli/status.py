@@ -29,11 +29,12 @@ def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | N
 
     async def work() -> None:
         socket = await find_live(run)
+        found = None
         if num_rollouts is not None:
-            await change_limits(socket, num_rollouts)
+            found = await change_limits(socket, num_rollouts)
         if stop:
-            await stop_run(socket)
-        found = await ask(socket)
+            found = await stop_run(socket)
+        found = found or await ask(socket)
         if as_json:
             _print_json(found)
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypeVar
 
 import aiohttp
 import msgspec
@@ -15,7 +14,6 @@ from deskroll.store import Run, find_run
 from deskroll.types import Record
 
 _ASK_S = 8.0
-T = TypeVar("T")
 
 
 async def find_live(run: str | None) -> Path:
@@ -42,20 +40,20 @@ async def find_live(run: str | None) -> Path:
 
 async def ask(socket: Path) -> RunStatus:
     """What it does."""
-    return msgspec.json.decode(await _call(socket, "GET", "/status"), type=RunStatus)
+    return await _call(socket, "GET", "/status")
 
 
-async def change_limits(socket: Path, num_rollouts: int) -> None:
-    """Have it run so many episodes at a time from now on."""
-    await _call(socket, "POST", "/limits", ChangeLimits(num_rollouts=num_rollouts))
+async def change_limits(socket: Path, num_rollouts: int) -> RunStatus:
+    """Have it run so many episodes at a time from now on; what it does then."""
+    return await _call(socket, "POST", "/limits", ChangeLimits(num_rollouts=num_rollouts))
 
 
-async def stop_run(socket: Path, *, now: bool = False) -> None:
-    """Have it end."""
-    await _call(socket, "POST", "/stop", StopRun(now=now))
+async def stop_run(socket: Path, *, now: bool = False) -> RunStatus:
+    """Have it end; what it does until then."""
+    return await _call(socket, "POST", "/stop", StopRun(now=now))
 
 
-async def _call(socket: Path, method: str, path: str, body: Record | None = None) -> bytes:
+async def _call(socket: Path, method: str, path: str, body: Record | None = None) -> RunStatus:
     timeout = aiohttp.ClientTimeout(total=_ASK_S)
     data = msgspec.json.encode(body) if body is not None else None
     try:
@@ -66,6 +64,6 @@ async def _call(socket: Path, method: str, path: str, body: Record | None = None
             answer = await response.read()
             if response.status != 200:
                 raise InputError(msgspec.json.decode(answer).get("error", "the run refused"))
-            return answer
+            return msgspec.json.decode(answer, type=RunStatus)
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise DeskrollError(f"the run at {socket} does not answer: {type(error).__name__}; was it killed?") from error

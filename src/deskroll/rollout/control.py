@@ -3,6 +3,8 @@
     GET  /status    RunStatus as JSON           GET  /metrics   the same for Prometheus
     POST /limits    {"num_rollouts": 8, ...}    POST /stop      {"now": false}
 
+Whoever changes something is answered with what the run does now: a run that was told to stop may be gone before it is
+asked again.
 With `metrics` set, /metrics answers on TCP as well, to whoever has the token.
 """
 
@@ -110,7 +112,7 @@ def _token() -> str:
 
 def _app(steering: Steering) -> web.Application:
     async def status(request: web.Request) -> web.Response:
-        return web.Response(body=msgspec.json.encode(steering.status()), content_type="application/json")
+        return _told(steering)
 
     async def metrics(request: web.Request) -> web.Response:
         return _exposed(steering)
@@ -118,11 +120,11 @@ def _app(steering: Steering) -> web.Application:
     async def limits(request: web.Request) -> web.Response:
         asked = msgspec.json.decode(await request.read(), type=ChangeLimits)
         steering.change(asked.num_rollouts, asked.max_concurrent_rollouts)
-        return web.Response(body=b"{}", content_type="application/json")
+        return _told(steering)
 
     async def stop(request: web.Request) -> web.Response:
         steering.stop(msgspec.json.decode(await request.read() or b"{}", type=StopRun).now)
-        return web.Response(body=b"{}", content_type="application/json")
+        return _told(steering)
 
     app = web.Application(middlewares=[_errors])
     app.router.add_get("/status", status)
@@ -142,6 +144,10 @@ def _metrics_app(steering: Steering, token: str) -> web.Application:
     app = web.Application()
     app.router.add_get("/metrics", metrics)
     return app
+
+
+def _told(steering: Steering) -> web.Response:
+    return web.Response(body=msgspec.json.encode(steering.status()), content_type="application/json")
 
 
 def _exposed(steering: Steering) -> web.Response:
