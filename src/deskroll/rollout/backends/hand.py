@@ -30,7 +30,7 @@ from deskroll.rollout.backends.wire import (
 from deskroll.rollout.orders import Order, Vitals
 from deskroll.types import Episode, EpisodeKey, Event, Failure
 
-_END_S = 5.0
+_END_S = 15.0
 """How long a worker may take to end by itself."""
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -44,6 +44,8 @@ class Hand:
         self.gone = ""
         """Why it is no more; empty while it lives."""
         self.heard_at = time.monotonic()
+        self.starting = True
+        """Whether it still imports what it works with; it says nothing meanwhile."""
         self.killed_for = ""
         self.lost = 0
         """How many attempts were lost with it."""
@@ -108,7 +110,7 @@ class Hand:
                     case Unwritten(key=key, attempt=attempt, message=text):
                         self._resolve(key, attempt, StoreError(text))
                     case Beat(vitals=vitals, events=events):
-                        self._vitals = vitals
+                        self.starting, self._vitals = False, vitals
                         for event in events:
                             emit(event)
                     case Broken(message=text):
@@ -163,6 +165,7 @@ class Hand:
                 await self._heard_out.wait()
         except TimeoutError:
             self.kill("it did not end")
+            await asyncio.wait([self._end], timeout=_END_S)  # until it is buried
 
     def _signal(self, number: signal.Signals) -> None:
         if not self._end.done():  # it is not buried before the template tells, so the pid is its own

@@ -25,8 +25,11 @@ from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarde
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0
 _TRIES = 30
-_STACK_S = 1.0
+_START_S = 30.0
+"""How long a worker may import what it works with; where `hang_after` is longer, so long."""
+_STACK_S = 5.0
 """How long a hanging worker has to print its stack."""
+_GLANCE_S = 0.2
 
 
 class ProcessConfig(Record, frozen=True):
@@ -201,12 +204,26 @@ class ProcessBackend:
             for hand in list(self._hands):
                 if hand.rss_mb() > self._config.memory_mb:
                     hand.kill(f"it had {hand.rss_mb():.0f} MB of memory; allowed: {self._config.memory_mb:g}")
-                elif time.monotonic() - hand.heard_at > self._config.hang_after and not hand.gone:
-                    hand.ask_stack()
-                    await asyncio.sleep(_STACK_S)
-                    silent = time.monotonic() - hand.heard_at
-                    if silent > self._config.hang_after:  # it may have come round meanwhile
-                        hand.kill(f"it hung for {silent:.0f} s; workers last printed: {self._nursery.last_words()}")
+                elif self._hangs(hand):
+                    words = await self._stack(hand)
+                    if self._hangs(hand):  # it may have come round meanwhile
+                        silent = time.monotonic() - hand.heard_at
+                        hand.kill(f"it hung for {silent:.0f} s; workers last printed: {words}")
+
+    def _hangs(self, hand: Hand) -> bool:
+        allowed = max(self._config.hang_after, _START_S) if hand.starting else self._config.hang_after
+        return not hand.gone and time.monotonic() - hand.heard_at > allowed
+
+    async def _stack(self, hand: Hand) -> str:
+        """What workers printed last, once a hanging one has printed where it stands."""
+        before = self._nursery.last_words()
+        hand.ask_stack()
+        for _ in range(int(_STACK_S / _GLANCE_S)):
+            await asyncio.sleep(_GLANCE_S)
+            if self._nursery.last_words() != before:
+                await asyncio.sleep(_GLANCE_S)  # for the rest of it
+                break
+        return self._nursery.last_words()
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)
