@@ -22,7 +22,7 @@ class Attack(NamedTuple):
 
 STOPPED = "stopped: the call's limit"
 LOST = "started anew: names, imports and files are lost"
-SHORT = 1.0
+SHORT = 2.0
 # The forbidden thing, done in C: 0 would be success.
 _C = """
 import ctypes, os
@@ -233,11 +233,8 @@ ATTACKS = (
     Attack(
         "a thread that goes on printing",
         "import threading\ndef p():\n    while True:\n        print('n')\n"
-        "threading.Thread(target=p, daemon=True).start()\nprint('on')",
-        "on",
-    ),
-    Attack(
-        "a thread that ends it later", "import os, threading\nthreading.Timer(0.01, os._exit, [1]).start()", "no output"
+        "threading.Thread(target=p, daemon=True).start()\n'on'",
+        "^'on'$",
     ),
     Attack(
         "a daemon",

@@ -102,17 +102,17 @@ def inhabitants(spaces: set[str]) -> list[int]:
 async def test_it_is_contained(attack: Attack, host: Host) -> None:
     limits = Limits(timeout=attack.timeout, memory_mb=256, processes=32, disk_mb=32, output_chars=2000)
     interpreter = Interpreter(limits)
-    before = len(os.listdir("/proc/self/fd"))
+    before, others = len(os.listdir("/proc/self/fd")), namespaces()
     try:
         assert await interpreter.run(["6*7"]) == "42"
-        spaces = namespaces()
+        spaces = namespaces() - others
         result = await interpreter.run([host.fill(attack.code)])
         assert re.search(attack.says, result, re.MULTILINE), result
         assert "DONE" not in result
         assert SECRET not in result
         assert len(result) < limits.output_chars + 500
         assert (await interpreter.run(["6*7"])).splitlines()[-1] == "42"
-        spaces |= namespaces()
+        spaces |= namespaces() - others
     finally:
         await interpreter.close()
     assert spaces
@@ -127,11 +127,29 @@ async def test_attacks_differ() -> None:
     assert len({attack.name for attack in ATTACKS}) == len({attack.code for attack in ATTACKS}) == len(ATTACKS) >= 30
 
 
+async def test_a_thread_may_end_it_between_calls() -> None:
+    others, interpreter = namespaces(), Interpreter(SMALL)
+    try:
+        code = "import os, threading\nthreading.Timer(5, os._exit, [1]).start()"
+        assert await interpreter.run([code]) == "(no output)"
+        spaces = namespaces() - others
+
+        async def gone() -> bool:
+            return not inhabitants(spaces)
+
+        await eventually(gone, "the interpreter ends")
+        result = await interpreter.run(["6*7"])
+        assert result.startswith("[since the last call, something that it left running has ended")
+        assert result.endswith("\n42")
+    finally:
+        await interpreter.close()
+
+
 async def test_a_process_left_running_ends_with_its_call() -> None:
-    interpreter = Interpreter(SMALL)
+    others, interpreter = namespaces(), Interpreter(SMALL)
     try:
         await interpreter.run(["import subprocess\np = subprocess.Popen(['sleep', '9999'])"])
-        assert len(inhabitants(namespaces())) == 1
+        assert len(inhabitants(namespaces() - others)) == 1
         assert await interpreter.run(["p.wait() is not None"]) == "True"
     finally:
         await interpreter.close()
@@ -146,13 +164,14 @@ async def test_an_interpreter_dies_with_its_worker(tmp_path: Path) -> None:
         "    await i.run(['[signal.signal(n, signal.SIG_IGN) for n in (1, 2, 3, 15)]\\n"
         "for n in range(3): os.fork()\\nos.setsid\\nwhile True: pass'])\nasyncio.run(main())\n"
     )
+    others = namespaces()
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     assert worker.stdout is not None
     try:
         assert await worker.stdout.readline() == b"up\n"
 
         async def forked() -> set[str]:
-            spaces = namespaces()
+            spaces = namespaces() - others
             return spaces if len(inhabitants(spaces)) == 8 else set()
 
         spaces = await eventually(forked, "the code forks")

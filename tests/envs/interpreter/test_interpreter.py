@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 from collections.abc import AsyncIterator
@@ -132,12 +133,12 @@ async def test_what_was_printed_before_a_crash_is_shown_and_the_rest_is_not_run(
 
 
 async def test_an_interrupted_call_keeps_its_names() -> None:
-    interpreter = Interpreter(Limits(timeout=1.0))
+    interpreter = Interpreter(Limits(timeout=3.0))
     try:
         result = await interpreter.run(["x = 3", "while True:\n    x += 0", "x = 0"])
         first, second, third = re.split(r"--- \d of 3 ---\n", result)[1:]
         assert first == "(no output)\n"
-        assert "KeyboardInterrupt\n[stopped: the call's limit of 1 s was reached; names and files are kept]" in second
+        assert "KeyboardInterrupt\n[stopped: the call's limit of 3 s was reached; names and files are kept]" in second
         assert third == "[not run]"
         assert await interpreter.run(["x"]) == "3"
     finally:
@@ -145,11 +146,11 @@ async def test_an_interrupted_call_keeps_its_names() -> None:
 
 
 async def test_an_interrupt_of_its_own_is_an_exception_and_one_that_is_caught_is_no_success() -> None:
-    interpreter = Interpreter(Limits(timeout=1.0))
+    interpreter = Interpreter(Limits(timeout=3.0))
     try:
         assert (await interpreter.run(["raise KeyboardInterrupt"])).endswith("\nKeyboardInterrupt")
         code = "import time\ntry:\n    time.sleep(99)\nexcept BaseException:\n    print('caught')"
-        assert (await interpreter.run([code])).startswith("caught\n[stopped: the call's limit of 1 s")
+        assert (await interpreter.run([code])).startswith("caught\n[stopped: the call's limit of 3 s")
         assert await interpreter.run(["6*7"]) == "42"
     finally:
         await interpreter.close()
@@ -178,7 +179,7 @@ async def test_it_starts_with_the_first_call_and_leaves_nothing() -> None:
     await interpreter.close()
     assert children() <= before
     await interpreter.close()
-    assert len(os.listdir("/proc/self/fd")) == files
+    assert len(os.listdir("/proc/self/fd")) <= files
 
 
 async def test_no_more_compute_at_once_than_there_are_cores_and_waiting_is_free() -> None:
@@ -198,8 +199,17 @@ async def test_a_cancelled_call_is_over_and_the_next_one_is_new(interpreter: Int
     await interpreter.run(["x = 1"])
     task = asyncio.create_task(interpreter.run(["open('began', 'w')\nwhile True:\n    pass"]))
 
+    def used() -> float:
+        seconds = 0.0
+        for each in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                seconds += each.cpu_times().user
+        return seconds
+
+    before = used()
+
     async def computes() -> bool:
-        return any(each.cpu_percent(0.05) > 20 for each in psutil.Process().children(recursive=True))
+        return used() > before + 0.5
 
     await eventually(computes, "the code runs")
     task.cancel()
@@ -218,13 +228,20 @@ async def test_cancelled_at_any_moment_nothing_is_left(loops: int) -> None:
     task.cancel()
     await asyncio.wait([task])
     await interpreter.close()
-    assert len(os.listdir("/proc/self/fd")) == files
-    assert not [each for each in psutil.Process().children(recursive=True) if "inside.py" in " ".join(each.cmdline())]
+    assert len(os.listdir("/proc/self/fd")) <= files
+    assert not [each for each in psutil.Process().children(recursive=True) if _is_inside(each)]
+
+
+def _is_inside(process: psutil.Process) -> bool:
+    try:
+        return "inside.py" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
 
 
 async def test_it_works_in_another_loop() -> None:
     async def compute() -> list[str]:
-        interpreter = Interpreter(Limits(timeout=1.0))
+        interpreter = Interpreter(Limits(timeout=3.0))
         try:
             return [
                 await interpreter.run([code]) for code in ("6*7", "while True: pass", "import os; os._exit(1)", "1+1")

@@ -242,7 +242,7 @@ async def test_a_function_has_no_file_of_the_server_and_what_it_prints_is_droppe
 
 async def test_time_without_a_core_is_not_counted() -> None:
     # It needs 0.6 s, and has a quarter of a core: by the wall clock it would be late.
-    assert await limited(crowded, b"0.6", Bounds(seconds=1.2)) == b"done"
+    assert await limited(crowded, b"0.6", Bounds(seconds=2.0)) == b"done"
 
 
 async def test_calls_that_share_a_budget_end_with_it() -> None:
@@ -302,7 +302,7 @@ async def test_calls_that_are_cancelled_while_they_wait_never_run(tmp_path: Path
         asyncio.create_task(limited(endless, str(tmp_path / str(n)).encode(), Bounds(seconds=600))) for n in range(40)
     ]
     await _process(tmp_path / "0")
-    for call in calls:
+    for call in reversed(calls):  # those that run are let go last
         call.cancel()
     await asyncio.gather(*calls, return_exceptions=True)
     assert await limited(upper, b"abc", Bounds()) == b"ABC"
@@ -331,9 +331,9 @@ async def test_a_server_that_hangs_is_replaced_and_costs_no_call(tmp_path: Path)
     """Neither the one that it ran, nor one of which it reads nothing."""
     await limited(upper, b"", Bounds())
     note, given = tmp_path / "note", b"x" * 5_000_000
-    stopping = asyncio.create_task(limited(server_stopped_once, str(note).encode(), Bounds(), patience=3))
+    stopping = asyncio.create_task(limited(server_stopped_once, str(note).encode(), Bounds(), patience=8))
     await asyncio.to_thread(wait_until, note.exists, "the server stops")
-    assert await limited(upper, given, Bounds(result_bytes=len(given)), patience=3) == given.upper()
+    assert await limited(upper, given, Bounds(result_bytes=len(given)), patience=8) == given.upper()
     assert await stopping == b"again"
 
 

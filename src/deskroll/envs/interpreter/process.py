@@ -12,6 +12,7 @@ import contextlib
 import enum
 import os
 import secrets
+import select
 import signal
 import socket
 import subprocess
@@ -225,10 +226,7 @@ class Process:
         """Why an interpreter that is gone went, in words for whoever wrote the code."""
         if self._garbled:
             return "the code wrote to the interpreter's own connection"
-        try:
-            async with asyncio.timeout(GRACE_S):
-                await self._exited.wait()
-        except TimeoutError:
+        if not await self._exits(GRACE_S) and not (self._first_is_dead() and await self._exits(_END_S)):
             return "the code closed the interpreter's own connection"
         code = self._process.wait()
         if self._group is not None and self._group.out_of_memory():
@@ -237,13 +235,25 @@ class Process:
             return f"the interpreter died of {signal.Signals(code - 128).name}"
         return f"the code ended the interpreter (exit status {code})"
 
+    async def _exits(self, seconds: float) -> bool:
+        """Whether the sandbox has ended by then."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _first_is_dead(self) -> bool:
+        """Whether the first process inside is: then the sandbox ends, too, as soon as it has a core."""
+        look = select.poll()
+        look.register(self._pidfds[-1], select.POLLIN)
+        return bool(look.poll(0))
+
     async def end(self) -> None:
         """Kill it and wait until nothing is left of it."""
         self.kill()
-        try:
-            async with asyncio.timeout(_END_S):
-                await self._exited.wait()
-        except TimeoutError:
+        if not await self._exits(_END_S):
             self._process.kill()
             await self._exited.wait()
         self._process.wait()

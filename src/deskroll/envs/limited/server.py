@@ -145,6 +145,9 @@ class _Server:
     def _start(self) -> None:
         while self._waiting and len(self._running) < self._most:
             call = self._waiting.popleft()
+            if _is_gone(call.link):
+                self._close(call, b"", 0, 0.0)
+                continue
             try:
                 function = self._found(call.ask)
                 pid = os.fork()
@@ -222,6 +225,13 @@ class _Server:
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def _is_gone(link: socket.socket) -> bool:
+    """Whether the caller has closed its end."""
+    poll = select.poll()
+    poll.register(link, 0)
+    return bool(poll.poll(0))
 
 
 def _waited(pid: int) -> float:
