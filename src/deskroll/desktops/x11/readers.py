@@ -4,7 +4,7 @@ The X server queues events for a program and forgets them; the program may read 
 question 'has this window's program read everything up to now?', asked with `_NET_WM_PING`: the ping enters
 the same queue behind the input, so its answer proves that the input was read. Toolkits (GTK, Qt, Chromium)
 answer by themselves. A program that does not take part (xterm) is given `SILENT_S` since the input was
-sent: X offers nothing better.
+sent, and longer where its process is still at work: one that has read everything sleeps.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import itertools
 import select
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from Xlib import X, error
 from Xlib.display import Display
@@ -21,6 +22,8 @@ from Xlib.xobject.drawable import Window
 
 SILENT_S = 0.25
 """Seconds given to a program that cannot be asked."""
+AWAKE_S = 2.0
+"""Seconds that it is given beyond those while its process does not sleep."""
 PATIENCE_S = 5.0
 """Seconds that a program which can be asked may take to answer. One that takes longer hangs: it is given
 `SILENT_S` from then on, until it has answered again."""
@@ -35,6 +38,7 @@ class Readers:
         self._root = display.screen().root
         self._ping = display.intern_atom("_NET_WM_PING")
         self._protocols = display.intern_atom("WM_PROTOCOLS")
+        self._pid = display.intern_atom("_NET_WM_PID")
         # Window managers number their own pings from 1: keep away from those.
         self._serials = itertools.count(0x7D000000)
         self._hanging: set[int] = set()
@@ -61,14 +65,31 @@ class Readers:
 
         `sent_at` is the time (monotonic) of the last input that they got.
         """
-        asked = {}
+        asked, silent = {}, set()
         for window in set(windows):
             if window != _NOBODY and self._answers(self._window(window)):
                 asked[next(self._serials)] = window
-        if len(asked) < len(set(windows)):
+            else:
+                silent.add(window)
+        if silent:
             time.sleep(max(0.0, sent_at + SILENT_S - time.monotonic()))
+            for window in silent - {_NOBODY}:
+                self._let_sleep(window)
         if asked:
             self._ask(asked)
+
+    def _let_sleep(self, window: int) -> None:
+        """Return once the program behind a window sleeps, as far as that can be seen."""
+        try:
+            found = self._window(window).get_full_property(self._pid, X.AnyPropertyType)
+        except error.XError:
+            return
+        if found is None or not len(found.value):
+            return
+        until, asleep = time.monotonic() + AWAKE_S, 0
+        while asleep < 2 and time.monotonic() < until:  # twice: it may wait for an answer in the middle of its work
+            asleep = asleep + 1 if _sleeps(int(found.value[0])) else 0
+            time.sleep(0.005)
 
     def _ask(self, asked: dict[int, int]) -> None:
         # Answers are sent to the root window, to whoever listens to its children.
@@ -131,3 +152,11 @@ class Readers:
             except error.XError:
                 break
         return int(window.id)
+
+
+def _sleeps(pid: int) -> bool:
+    """Whether a process waits for something, or is none of ours to look at."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("R", "D")
+    except (OSError, IndexError):
+        return True
