@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,9 +85,10 @@ class Programs:
         self, command: Sequence[str] | str, timeout: float, *, cwd: Path | None = None, merge: bool = False
     ) -> RunResult:
         """Run to the end. Raises OSError when it cannot start, `ProgramTimeout` when it does not end."""
+        began = time.monotonic()
         transport, program = await self._start(command, cwd, merge=merge)
         try:
-            await asyncio.wait_for(program.ended.wait(), timeout)
+            await asyncio.wait_for(program.ended.wait(), max(0.0, timeout - (time.monotonic() - began)))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(program.drained.wait(), _DRAIN_S)
         except TimeoutError:
