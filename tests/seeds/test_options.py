@@ -32,10 +32,12 @@ TASK = {
     "config": [
         {
             "type": "launch",
-            "parameters": {"command": ["lxterminal", "--no-remote", "-e", "sh -c 'echo in-the-terminal; exec cat'"]},
+            "parameters": {
+                "command": ["lxterminal", "--no-remote", "-e", "sh -c 'echo in-the-terminal; touch ~/shown; exec cat'"]
+            },
         },
         {"type": "execute", "parameters": {"command": ["bash", "-c", f"{SUDO}; true"]}},
-        {"type": "sleep", "parameters": {"seconds": 1}},
+        {"type": "execute", "parameters": {"command": ["bash", "-c", "test -e ~/shown"], "until": {"returncode": 0}}},
     ],
 }
 TYPE = {"tools": [{"name": "computer", "arguments": {"action_type": "TYPING", "parameters": {"text": "x"}}}]}
