@@ -40,6 +40,7 @@ const look = (now, frame) => {
     said.played = true;
     tell();
   };
+  film.loop = true;
   film.play();
 };
 </script>"""

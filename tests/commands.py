@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-_LONGEST_S = 60
+_LONGEST_S = 150
 _WARM = (
     "deskroll.cli.run", "deskroll.cli.run_plan", "deskroll.cli.run_session", "deskroll.cli.status",
     "deskroll.envs.math", "deskroll.envs.osworld.env", "deskroll.agents.chat",
@@ -54,7 +54,7 @@ class Commands:
         self._server.communicate()
 
     def __call__(self, *args: str, cwd: Path, env: Mapping[str, str]) -> Ended:
-        """Run `deskroll` with these arguments to its end; a minute is the most that it may take."""
+        """Run `deskroll` with these arguments to its end, within a time that is long for any of them."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         with tempfile.TemporaryDirectory(prefix="deskroll-command-") as folder:

@@ -9,12 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.commands import Commands, clean_environment
 
 # Whoever starts the tests in the background, or with nohup, has these ignored; commands would inherit and respect that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# Property tests judge what is done, not how long it takes on a busy machine.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 LONGEST = ("suites", "rollout/test_nothing_lost", "seeds/test_documents", "desktops", "seeds", "rollout", "x11")
 """What paths of tests begin with that take minutes, in the order in which they are run."""

@@ -137,7 +137,10 @@ def test_files_count_where_their_host_answers_or_the_cache_has_them(shell: Shell
 
         assert refusals() == []
         assert refusals("--offline") == [f"files from 127.0.0.1:{port} are not in the cache"]
-    assert refusals() == [f"files from 127.0.0.1:{port} are not in the cache, and it does not answer"]
+    with socket.socket() as nobody:  # bound, so that nobody else has the port, and nobody listens
+        nobody.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        nobody.bind(("127.0.0.1", port))
+        assert refusals() == [f"files from 127.0.0.1:{port} are not in the cache, and it does not answer"]
     (tmp_path / "kept" / "b1").mkdir(parents=True)
     (tmp_path / "kept" / "b1" / "gold.csv").write_text("1,2")
     assert refusals("--cache", "kept") == []

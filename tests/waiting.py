@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 
 
 def wait_until(condition: Callable[[], T], what: str, timeout: float = PATIENCE_S) -> T:

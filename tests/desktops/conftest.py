@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -49,8 +51,11 @@ def sandbox_pid(address: Address) -> int:
 
 def host_processes(address: Address) -> dict[str, psutil.Process]:
     """The desktop's processes as the host sees them, by name."""
-    first = psutil.Process(sandbox_pid(address))
-    return {process.name(): process for process in keeper_of(address).children(recursive=True)} | {"first": first}
+    found = {"first": psutil.Process(sandbox_pid(address))}
+    for process in keeper_of(address).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # some live for a moment only
+            found[process.name()] = process
+    return found
 
 
 def keeper_of(address: Address) -> psutil.Process:
@@ -65,7 +70,12 @@ def keeper_of(address: Address) -> psutil.Process:
 
 def leftovers(desktop_id: str, folder: Path) -> list[str]:
     """Everything on the host that still belongs to a desktop."""
-    found = [str(path) for path in folder.rglob(f"*{desktop_id}*")]
+    found = [  # os.walk goes on where a folder vanishes meanwhile; rglob does not
+        f"{where}/{name}"
+        for where, folders, files in os.walk(folder)
+        for name in (*folders, *files)
+        if desktop_id in name
+    ]
     groups = Path("/sys/fs/cgroup")
     found += [str(path) for path in (groups / "deskroll", *groups.glob("*/deskroll")) if (path / desktop_id).exists()]
     mark = f"DESKROLL_DESKTOP={desktop_id}"

@@ -347,9 +347,12 @@ async def test_nonsense_on_the_wire(server: Server) -> None:
         b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
     ):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(nonsense)
-        await writer.drain()
-        answer = await asyncio.wait_for(reader.read(100), 30)
+        try:
+            writer.write(nonsense)
+            await writer.drain()
+            answer = await asyncio.wait_for(reader.read(100), 30)
+        except ConnectionError:  # it was closed before all of it was read
+            answer = b""
         assert answer == b"" or b" 400 " in answer
         writer.close()
     assert (await server.get("/platform")).text == "Linux"

@@ -366,7 +366,7 @@ async def test_a_revert_ends_what_is_under_way() -> None:
         address = await provider.boot(SPEC)
         async with GuestDesktop(address) as desktop:
             steps = [asyncio.ensure_future(desktop.step([Typing("late")])) for _ in range(2)]
-            await eventually(lambda: _connected(provider.world, address.id), "the step is under way")
+            await eventually(lambda: _both_there(provider.world, address.id), "one is under way, the other waits")
             new = await provider.revert(address.id, SPEC)
             for step in steps:
                 with pytest.raises(DesktopLost, match="being reset"):
@@ -375,8 +375,10 @@ async def test_a_revert_ends_what_is_under_way() -> None:
             assert await desktop.screenshot() == await other.screenshot()
 
 
-async def _connected(world: SimWorld, desktop_id: str) -> bool:
-    return world.desktops[desktop_id].acting.locked()
+async def _both_there(world: SimWorld, desktop_id: str) -> bool:
+    """Whether a step is under way and another one waits for it."""
+    acting = world.desktops[desktop_id].acting
+    return acting.locked() and bool(acting._waiters)  # type: ignore[attr-defined]  (a lock does not tell)
 
 
 async def test_a_timed_fence_keeps_the_address() -> None:
@@ -565,7 +567,7 @@ async def test_a_desktop_that_crashes_is_lost_until_it_is_reverted() -> None:
 async def test_a_desktop_that_hangs_is_wedged_until_it_is_reverted() -> None:
     async with SimProvider(settings(step_hangs="1")) as provider:
         address = await provider.boot(SPEC)
-        async with GuestDesktop(address, timeout=0.1) as desktop:
+        async with GuestDesktop(address, timeout=1.0) as desktop:
             await desktop.check()
             for act in (lambda: desktop.step([], settle=None), desktop.check, desktop.windows):
                 call: Callable[[], Awaitable[object]] = act

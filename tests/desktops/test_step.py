@@ -21,15 +21,21 @@ async def open_editor(desktop: GuestDesktop) -> None:
     await eventually(active, "the editor has the focus")
 
 
-async def text_of_editor(desktop: GuestDesktop) -> str:
+async def until_editor_has(desktop: GuestDesktop, text: str) -> None:
     await desktop.step([Hotkey(keys=("ctrl", "a")), Hotkey(keys=("ctrl", "c"))])
-    return await desktop.read_clipboard()
+
+    async def copied() -> bool:
+        return await desktop.read_clipboard() == text
+
+    await eventually(copied, "the editor has this text, and has copied it")
 
 
 async def test_a_step_acts_settles_and_looks(desktop: GuestDesktop) -> None:
     await open_editor(desktop)
     result = await desktop.step(
-        [Typing(text="hello"), Press(key="enter"), Typing(text="中文")], observe=Observe(tree=True)
+        [Typing(text="hello"), Press(key="enter"), Typing(text="中文")],
+        settle=Settle(cap=20.0),
+        observe=Observe(tree=True),
     )
     assert [one.ok for one in result.results] == [True, True, True]
     assert result.settle is SettleOutcome.SETTLED
@@ -38,7 +44,7 @@ async def test_a_step_acts_settles_and_looks(desktop: GuestDesktop) -> None:
     assert result.tree is not None
     assert "hello" in result.tree
     assert {"act", "settle", "look", "tree"} <= result.seconds.keys()
-    assert await text_of_editor(desktop) == "hello\n中文"
+    await until_editor_has(desktop, "hello\n中文")
 
 
 async def test_what_the_agent_got_wrong_is_a_result(desktop: GuestDesktop) -> None:
@@ -71,8 +77,13 @@ async def test_scripts_run_inside(desktop: GuestDesktop) -> None:
 
 async def test_an_endless_animation_is_capped(desktop: GuestDesktop) -> None:
     await desktop.launch(["xterm", "-e", "while :; do date +%N; done"])
-    await eventually(desktop.windows, "the terminal is open")
-    result = await desktop.step([MoveTo(x=1, y=1)], settle=Settle(cap=0.8))
+    before = await desktop.screenshot()
+
+    async def moving() -> bool:
+        return bool(await desktop.windows()) and await desktop.screenshot() != before
+
+    await eventually(moving, "the terminal prints")
+    result = await desktop.step([MoveTo(x=1, y=1)], settle=Settle(quiet=2.0, cap=3.0))
     assert result.settle is SettleOutcome.CAPPED
 
 
@@ -105,4 +116,4 @@ async def test_200_mixed_characters_arrive_identical_20_times(boot: Boot) -> Non
     for _ in range(20):
         result = await desktop.step([Hotkey(keys=("ctrl", "a")), Press(key="delete"), Typing(text=text)])
         assert all(one.ok for one in result.results)
-        assert await text_of_editor(desktop) == text
+        await until_editor_has(desktop, text)

@@ -38,8 +38,10 @@ async def desktop() -> AsyncIterator[GuestDesktop]:
         async with GuestDesktop(address) as guest:
             await guest.launch(["mousepad"])
             async with asyncio.timeout(60):
-                while 'name="File"' not in await guest.accessibility_tree():
-                    await asyncio.sleep(0.1)
+                before = ""
+                while 'name="File"' not in (tree := await guest.accessibility_tree()) or tree != before:
+                    before = tree
+                    await asyncio.sleep(0.2)
             yield guest
 
 

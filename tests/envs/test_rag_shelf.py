@@ -88,7 +88,11 @@ async def test_few_indexes_are_open_at_once(tmp_path: Path, settings: RagSetting
     before = files()
     for _ in range(2):
         assert [await found(shelf, path, settings) for path in paths] == [f"the capital is town{n}" for n in range(12)]
-    assert files() - before <= 10
+
+    async def few() -> bool:
+        return files() - before <= 10
+
+    await eventually(few, "those that were put away are closed")
 
 
 async def test_a_corpus_means_the_same_documents_until_it_is_renewed(tmp_path: Path, settings: RagSettings) -> None:

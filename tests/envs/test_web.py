@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import gzip
 import json
+import socket
 import ssl
 import zlib
 from pathlib import Path
@@ -147,11 +148,12 @@ async def test_only_so_many_pages_at_a_time() -> None:
 
 
 async def test_a_name_that_is_not_there_and_a_port_that_is_closed() -> None:
-    async with site({}) as served:
-        port = served.port
-    async with web_env(port) as env:
-        assert (await visit(env, "http://nowhere.example/")).endswith("there is no such host")
-        assert (await visit(env, f"http://{HOST}:{port}/")).endswith("no connection")
+    with socket.socket() as nobody:  # bound, so that nobody else has the port, and nobody listens
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        async with web_env(port) as env:
+            assert (await visit(env, "http://nowhere.example/")).endswith("there is no such host")
+            assert (await visit(env, f"http://{HOST}:{port}/")).endswith("no connection")
 
 
 @pytest.fixture

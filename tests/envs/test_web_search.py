@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -123,9 +124,9 @@ async def test_what_passes_is_asked_again(status: int) -> None:
 
 
 async def test_an_engine_cannot_make_us_wait_for_long() -> None:
-    async with engine("searxng", as_json({}, 429, Retry_After="99999"), search_seconds=0.5) as (_, env):
+    async with engine("searxng", as_json({}, 429, Retry_After="99999"), search_seconds=3) as (_, env):
         assert (await search(env, "q")).endswith(
-            "searxng gave no answer within 0.5 s; before: it answered 429 (Too Many Requests)"
+            "searxng gave no answer within 3 s; before: it answered 429 (Too Many Requests)"
         )
 
 
@@ -164,10 +165,11 @@ async def test_whatever_an_engine_answers(name: str, caplog: pytest.LogCaptureFi
 
 
 async def test_an_engine_that_is_not_there() -> None:
-    async with site({}) as served:
-        url = f"http://127.0.0.1:{served.port}"
-    async with web_env(environ={"SEARXNG_URL": url}, search_retries=1, backoff=0.001) as env:
-        assert await search(env, "q") == "error: q: searxng: no connection; asked 2 times"
+    with socket.socket() as nobody:  # bound, so that nobody else has the port, and nobody listens
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        async with web_env(environ={"SEARXNG_URL": url}, search_retries=1, backoff=0.001) as env:
+            assert await search(env, "q") == "error: q: searxng: no connection; asked 2 times"
 
 
 def test_which_engine_is_asked() -> None:

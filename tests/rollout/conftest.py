@@ -82,7 +82,7 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
-async def until(condition: Callable[[], object], what: str, timeout: float = 30.0) -> None:
+async def until(condition: Callable[[], object], what: str, timeout: float = 90.0) -> None:
     """Wait on a condition of this process."""
     deadline = asyncio.get_running_loop().time() + timeout
     while not condition():

@@ -124,7 +124,7 @@ def test_waiting_for_a_desktop_is_no_stall() -> None:
 async def test_a_step_that_never_ends_is_dumped_and_its_episode_made_again(runs: Runs, backend: str) -> None:
     (episode,) = await runs.run(
         script(CALCULATE, ANSWER), questions(1, fails="slow step"), env="tests.rollout.parts:FailingEnv",
-        backend=backend, watchdog={"stalled_after": 0.5, "act_timeout": 5.0}, retries={"setup": 0},
+        backend=backend, watchdog={"stalled_after": 0.5, "act_timeout": 12.0}, retries={"setup": 0},
     )  # fmt: skip
     assert episode.failure is not None
     assert (episode.failure.failure_class, episode.failure.kind) == ("setup", "SetupError")

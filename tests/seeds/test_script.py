@@ -194,16 +194,19 @@ async def test_interrupted_it_releases_every_desktop(checkout: Checkout, runtime
         return desktop_processes(Path(checkout.env["DESKROLL_RUNTIME_DIR"]))
 
     command = [sys.executable, str(SCRIPT), "--data", "data/large_dataset.jsonl", "--num-vms", "2", "--use_vm_pool"]
-    with subprocess.Popen(command, cwd=checkout.folder, env=checkout.env, stderr=subprocess.PIPE, text=True) as run:
-        await until(lambda: any(checkout.folder.glob("results/*/episodes/eval/0/*/0/1/steps.jsonl")), "a step is done")
-        assert desktops()
-        for _ in range(2):
-            os.kill(run.pid, signal.SIGINT)
+    log = checkout.folder / "log.txt"
+    with log.open("wb") as err, subprocess.Popen(command, cwd=checkout.folder, env=checkout.env, stderr=err) as run:
         try:
-            _, err = run.communicate(timeout=60)
+            steps = "results/*/episodes/eval/0/*/0/1/steps.jsonl"
+            await until(lambda: any(checkout.folder.glob(steps)), "a step is done")
+            assert desktops()
+            for times in (1, 2):
+                os.kill(run.pid, signal.SIGINT)
+                await until(lambda times=times: log.read_text().count("stopping") >= times, "the signal is taken")
+            run.wait(60)
         finally:
             run.kill()
-        assert run.returncode == 130, err
-        assert "parallel rollout interrupted: 12 tasks" in err
-        assert "go on with:" in err
+    assert run.returncode == 130, log.read_text()
+    assert "parallel rollout interrupted: 12 tasks" in log.read_text()
+    assert "go on with:" in log.read_text()
     await until(lambda: not desktops(), "no desktop is left")

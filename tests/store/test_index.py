@@ -70,7 +70,6 @@ def accepted(records: list[JournalRecord]) -> tuple[Index, list[JournalRecord]]:
     return index, taken
 
 
-@settings(deadline=None)
 @given(st.lists(RECORDS, max_size=60))
 def test_any_history_leaves_at_most_one_outcome_each(records: list[JournalRecord]) -> None:
     index, taken = accepted(records)
@@ -99,7 +98,6 @@ def test_any_history_leaves_at_most_one_outcome_each(records: list[JournalRecord
     assert index.epoch == epoch
 
 
-@settings(deadline=None)
 @given(st.lists(RECORDS, max_size=60), st.binary(max_size=20).filter(lambda torn: b"\n" not in torn))
 def test_reading_the_lines_gives_the_same_as_writing_them(records: list[JournalRecord], torn: bytes) -> None:
     index, taken = accepted(records)
@@ -110,7 +108,6 @@ def test_reading_the_lines_gives_the_same_as_writing_them(records: list[JournalR
     assert seen(half) == seen(index)
 
 
-@settings(deadline=None)
 @given(RECORDS)
 def test_a_record_comes_back_equal(record: JournalRecord) -> None:
     assert journal.decode(journal.encode(record)) == record
@@ -191,7 +188,7 @@ def test_text_that_no_file_can_hold_is_refused() -> None:
         journal.encode(Planned(phase="eval", round=0, task="\ud800", samples=1))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(_keys, unique=True))
 def test_an_outcome_in_brief_says_what_decides(keys: list[EpisodeKey]) -> None:
     data = b"".join(journal.encode(Sealed(episode=lost(of), epoch=1)) for of in keys)

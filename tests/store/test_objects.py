@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from deskroll.errors import InputError, StoreError
 from deskroll.store import AttemptReader, AttemptWriter, CloseReason, Run, RunStore, Storage, find_run
 from deskroll.store.info import encode
 from deskroll.store.journal import Opened, Planned, Reopened, Sealed, Started
+from deskroll.store.objects import ObjectStorage
 from tests.store.records import PNG, episode, info, key, lost, step
 
 PLAN = Planned(phase="eval", round=0, task="task", samples=2)
@@ -107,7 +109,15 @@ async def test_whoever_takes_over_supersedes_the_one_before(out: str) -> None:
     assert [opened.epoch for opened in run.records(Opened)] == [1, 2]
 
 
-async def test_two_who_take_over_at_once_get_different_epochs(out: str) -> None:
+async def test_two_who_take_over_at_once_get_different_epochs(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_at_a_time, write_new = threading.Lock(), ObjectStorage.write_new
+
+    def atomic(storage: ObjectStorage, path: str, data: bytes) -> bool:
+        """As a real object store does it; the ones for tests look first and write then."""
+        with one_at_a_time:
+            return write_new(storage, path, data)
+
+    monkeypatch.setattr(ObjectStorage, "write_new", atomic)
     root = f"{out}/run"
     async with RunStore.create(root, info()):
         pass

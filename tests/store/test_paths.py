@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deskroll.errors import StoreError
@@ -9,7 +9,6 @@ from tests.store.records import key
 NAMES = st.text(max_size=60)
 
 
-@settings(deadline=None)
 @given(NAMES)
 @example("")
 @example(".")
@@ -31,7 +30,6 @@ def test_a_name_is_one_safe_part_of_a_path_and_comes_back(name: str) -> None:
         assert unescape(escaped) == name
 
 
-@settings(deadline=None)
 @given(st.text(min_size=40), st.text(min_size=40))
 def test_different_names_never_share_a_folder(one: str, other: str) -> None:
     assert (escape(one) == escape(other)) == (one == other)

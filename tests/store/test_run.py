@@ -309,7 +309,7 @@ async def one(store, task, first):
 async def main(root, resume):
     async with RunStore.resume(root) if resume else RunStore.create(root, info()) as store:
         if not resume:
-            store.write(*(Planned(phase="eval", round=0, task=f"t{n}", samples=1) for n in range(400)))
+            store.write(*(Planned(phase="eval", round=0, task=f"t{n}", samples=1) for n in range(2000)))
             await store.sync()
         todo = store.index.unfinished()
         for start in range(0, len(todo), 8):

@@ -41,7 +41,7 @@ def frames(draw: st.DrawFn) -> Frame:
     return Frame(width, height, stride, data.tobytes())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(frame=frames())
 def test_a_png_decodes_to_the_same_pixels(frame: Frame) -> None:
     image = decode(png(frame))
@@ -49,7 +49,7 @@ def test_a_png_decodes_to_the_same_pixels(frame: Frame) -> None:
     assert np.array_equal(np.asarray(image), rgb_of(frame))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(frame=frames())
 def test_the_unused_byte_does_not_show(frame: Frame) -> None:
     data = np.frombuffer(frame.data, np.uint8).reshape(frame.height, frame.stride).copy()
@@ -90,7 +90,7 @@ def test_a_jpeg_of_impossible_quality_is_refused() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 70)), min_size=1, max_size=12), st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_rows_that_repeat_over_blocks_come_back_as_they_were(bands: list[tuple[int, int]], seed: int) -> None:
     """Bands of equal rows, higher and lower than a block: each row is one of four, plain, noisy or half and half."""
     random = np.random.default_rng(seed)

@@ -197,7 +197,7 @@ def test_a_still_picture_costs_few_frames_and_keeps_its_time(
     paint(RED)
     recorder = Recorder(screen, tmp_path / "film.mp4", fps=20)
     recorder.start()
-    screen.look(1)
+    screen.look(2)
     looking = time.monotonic()
     wait_until(lambda: time.monotonic() - looking > REPEAT_S + 1, "it recorded for a while")
     lasted = time.monotonic() - looking
@@ -234,7 +234,7 @@ def test_a_lost_screen_ends_it_with_a_playable_file(screen, paint, xsession: XSe
     paint(RED)
     recorder = Recorder(screen, tmp_path / "film.mp4", fps=10)
     recorder.start()
-    screen.look(3)
+    screen.look(4)
     os.truncate(xsession.framebuffer, 5000)
     wait_until(lambda: recorder.end is not None, "the recording ends by itself")
     for _ in range(2):

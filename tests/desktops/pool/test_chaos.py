@@ -74,6 +74,7 @@ class Holders:
                 return
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("recycling", "fence", "leases"),
     [("revert", "hard", 5_000), ("replace", "hard", 1_500), ("revert", "timed", 1_500)],

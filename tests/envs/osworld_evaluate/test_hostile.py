@@ -11,7 +11,7 @@ import zlib
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deskroll.desktops.guest.client import GuestDesktop
@@ -74,7 +74,7 @@ def _repacked(data: bytes, draw: st.DrawFn) -> bytes:
     return out.getvalue()
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=400)
 @given(file=damaged(), getter=st.sampled_from(sorted(READERS)), metric=st.sampled_from(OF_FILES))
 def test_natives_never_break_down(file: File, getter: str, metric: str) -> None:
     """In this process, where a call takes no time; but for PDFs, whose reader may never end."""
@@ -131,6 +131,7 @@ HOSTILE_PDFS = {
 }  # fmt: skip
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", HOSTILE_PDFS)
 async def test_no_pdf_takes_more_than_its_share(kind: str) -> None:
     """In this process; what it takes in that of its own is bounded by `limited`."""
