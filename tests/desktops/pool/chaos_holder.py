@@ -46,7 +46,7 @@ async def hold(pool: PoolClient, seed: str) -> None:
 
 
 async def main(at: str, name: str, holders: int) -> None:
-    async with PoolClient(at, client=name) as pool, asyncio.TaskGroup() as tasks:
+    async with PoolClient(at, client=name, beat=0.2) as pool, asyncio.TaskGroup() as tasks:
         for number in range(holders):
             tasks.create_task(hold(pool, f"{name}/{number}"))
 

@@ -264,6 +264,8 @@ class PoolClient:
                 lease.lose("the pool says that it is over")
         unknown = theirs - set(self._leases)
         for lease_id in unknown:
+            if lease_id in self._leases:
+                continue  # its answer came while another one was given back
             if lease_id in self._asking:
                 if lease_id in doubtful:
                     self._asking[lease_id].set()
