@@ -58,8 +58,17 @@ def _validated(model_cls: type[Model], document: _Document) -> Model:
     try:
         return model_cls.model_validate(document.data)
     except ValidationError as error:
-        mistakes = [_mistake(model_cls, document, details) for details in error.errors(include_url=False)]
+        mistakes = [_mistake(model_cls, document, details) for details in _first(error.errors(include_url=False))]
         raise ConfigError("\n".join(dict.fromkeys(mistakes))) from None
+
+
+def _first(errors: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Mistakes without what only follows from them: a list is not too short because an item of it is wrong."""
+
+    def follows(place: tuple[int | str, ...]) -> bool:
+        return any(len(each["loc"]) > len(place) and each["loc"][: len(place)] == place for each in errors)
+
+    return [each for each in errors if each["type"] != "too_short" or not follows(each["loc"])]
 
 
 def dump(model: BaseModel) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from pathlib import Path
 
 import aiohttp
 import openai
 import pytest
 
-from deskroll.errors import InputError
+from deskroll.errors import ConfigError, InputError
 from deskroll.models import Message, ModelRefused, ToolResult, tool_results
 from deskroll.models.scripted import FaultKind, Faults, Script, ScriptedServer
 from deskroll.types import Completion
@@ -32,6 +33,16 @@ SCRIPT = Script.parse(
         ]
     }
 )
+
+
+@pytest.mark.parametrize("name", ["s.json", "s.yaml"])
+def test_a_wrong_field_is_one_mistake(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    file.write_text('{"replies": [{"turns": [{"txt": "x"}]}]}')
+    with pytest.raises(ConfigError) as caught:
+        Script.load(file)
+    (line,) = str(caught.value).splitlines()
+    assert "replies.0.turns.0.txt: there is no such field; did you mean text?" in line
 
 
 async def converse(model: object, opening: list[Message], turns: int) -> tuple[list[Completion], list[Message]]:

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from deskroll.config import Settings, load
+from deskroll.config import Settings, check, load
 from deskroll.errors import ConfigError
 
 
@@ -178,17 +178,9 @@ class Script(Settings):
             raise ConfigError(f"{path}: it cannot be read: {error.strerror}") from None
 
     @classmethod
-    def parse(cls, data: object, name: str = "script") -> Script:
+    def parse(cls, data: Mapping[str, object], name: str = "script") -> Script:
         """Read a script that was decoded already; `name` stands for it in messages."""
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            raise ConfigError(
-                "\n".join(
-                    ": ".join((name, *filter(None, [".".join(map(str, each["loc"]))]), _problem(each["msg"])))
-                    for each in error.errors(include_url=False, include_input=False, include_context=False)
-                )
-            ) from None
+        return check(cls, data, name)
 
     @classmethod
     def replying(cls, *turns: Turn | str) -> Script:
@@ -202,8 +194,3 @@ class Script(Settings):
             if reply.when is None or reply.when.fits(opening):
                 return reply.turns[min(number, len(reply.turns) - 1)]
         return None
-
-
-def _problem(message: str) -> str:
-    message = message.removeprefix("Value error, ")
-    return message[:1].lower() + message[1:]
