@@ -234,7 +234,10 @@ def test_dry_run_with_desktops_and_of_a_run_that_is_to_go_on(
     again = deskroll("run", "--resume", "results/one", "--dry-run", cwd=place, env=env)
     assert again.code == 0, again.err
     assert "4, of which 0 are left to do" in again.out
-    assert "as in run one" in again.out, "the time of an episode is that of the last run"
+    assert "as in run one" in again.out, "the time of an episode is that of the run so far"
+    assert re.search(r"time +about 0 s,", again.out), "nothing is left to do"
+    other = deskroll(*sized, cwd=place, env=env)
+    assert "assumed, for the last run is not like it" in other.out
 
 
 def test_dry_run_of_a_run_that_the_machine_spoiled(deskroll: Commands, place: Path, env: dict[str, str]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -28,36 +29,42 @@ def show_plan(config: RunConfig, tasks: Sequence[Task], root: str, *, as_json: b
     if config.model.name.startswith(SCRIPTED):
         Script.load(Path(config.model.name.removeprefix(SCRIPTED)))  # what is wrong with it is told now
     prepare_envs(config, tasks)
-    sizing = _size(config, tasks)
-    left = left_to_do(Run.open(root).index, PHASE, 0, tasks, config.group_size) if root else None
+    sizing = _size(config, tasks, root)
     if as_json:
-        # What a start would run: of a new run, all.
-        plan = {**msgspec.to_builtins(sizing), "left_to_do": sizing.episodes if left is None else left}
-        click.echo(msgspec.json.encode(plan))
+        click.echo(msgspec.json.encode(sizing))
         return
-    Console().print(plan_table(config, sizing, left))
+    Console().print(plan_table(config, sizing, resumed=bool(root)))
 
 
-def _size(config: RunConfig, tasks: Sequence[Task]) -> Sizing:
+def _size(config: RunConfig, tasks: Sequence[Task], root: str) -> Sizing:
     desktops = bool(desktop_specs(config, tasks))
     capabilities = None
     if desktops and not config.pool:
         capabilities = make_provider(config.provider, config.provider_options).capabilities
-    seconds, origin = _task_seconds(config)
+    seconds, origin = _task_seconds(config, root)
+    left = left_to_do(Run.open(root).index, PHASE, 0, tasks, config.group_size) if root else None
     return size_up(
-        config, tasks, desktops=desktops, capabilities=capabilities, task_seconds=seconds, task_seconds_from=origin
-    )
+        config, tasks, desktops=desktops, capabilities=capabilities, task_seconds=seconds, task_seconds_from=origin,
+        left=left,
+    )  # fmt: skip
 
 
-def _task_seconds(config: RunConfig) -> tuple[float, str]:
-    """How long an episode takes: as in the last run in the same place, if there is one of the same environment."""
+def _task_seconds(config: RunConfig, root: str) -> tuple[float, str]:
+    """How long an episode takes: as in this run so far, or as in the last one in the same place, if it is alike."""
     try:
-        run = Run.open(find_run(config.output_dir, newest=True))
+        run = Run.open(root or find_run(config.output_dir, newest=True))
         episodes = run.outcomes()
     except DeskrollError:  # no run, or none that can be read: nothing is known
         return _ASSUMED_S, "assumed, for there is no earlier run"
-    if not episodes or run.info.config.get("env") != config.env:
-        return _ASSUMED_S, "assumed, for no earlier run is like it"
+    if not episodes or not _alike(run.info.config, config):
+        return _ASSUMED_S, "assumed, for the last run is not like it"
     waits = (Phase.PERMIT, Phase.DESKTOP)
     busy = [sum(spent for phase, spent in each.seconds.items() if phase not in waits) for each in episodes]
     return sum(busy) / len(busy), f"as in run {run.info.run_id}"
+
+
+def _alike(earlier: Mapping[str, Any], config: RunConfig) -> bool:
+    """Whether what took so long then is what would be run now."""
+    model = earlier.get("model")
+    name = model.get("name") if isinstance(model, Mapping) else None
+    return (earlier.get("env"), earlier.get("agent"), name) == (config.env, config.agent, config.model.name)

@@ -165,12 +165,12 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
     return Group(*parts, Text(""), workers)
 
 
-def plan_table(config: RunConfig, sizing: Sizing, left: int | None) -> Group:
+def plan_table(config: RunConfig, sizing: Sizing, *, resumed: bool) -> Group:
     """What would be run."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    episodes = f"{sizing.episodes:,}" + (f", of which {left:,} are left to do" if left is not None else "")
+    episodes = f"{sizing.episodes:,}" + (f", of which {sizing.left_to_do:,} are left to do" if resumed else "")
     table.add_row("tasks", Text(f"{sizing.tasks:,} in {config.tasks}"))
     if len(sizing.domains) > 1:
         table.add_row(

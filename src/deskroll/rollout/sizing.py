@@ -22,6 +22,8 @@ class Sizing(Record, frozen=True, omit_defaults=False):
 
     tasks: int
     episodes: int
+    left_to_do: int
+    """Those that a start would run: of a new run, all."""
     domains: dict[str, int]
     num_rollouts: int
     num_vms: int
@@ -46,16 +48,20 @@ def size_up(
     capabilities: Capabilities | None,
     task_seconds: float,
     task_seconds_from: str,
+    left: int | None = None,
 ) -> Sizing:
-    """Work out what the run will need and take."""
+    """Work out what the run will need and take; `left`: how many episodes of it are not done yet."""
     episodes = len(tasks) * config.group_size
-    in_flight = min(config.num_rollouts, episodes)
+    left = episodes if left is None else left
+    in_flight = min(config.num_rollouts, left)
     num_vms = config.num_vms if desktops else 0
     workers = config.workers or _cores()
     reset = capabilities.reset_s if capabilities else 0.0
     boot = capabilities.boot_s if capabilities else 0.0
     parallel = min(in_flight, num_vms) if desktops else in_flight
-    expected = episodes / max(parallel, 1) * (task_seconds + (reset if in_flight >= num_vms else 0.0)) + boot
+    expected = left / max(parallel, 1) * (task_seconds + (reset if in_flight >= num_vms else 0.0)) + (
+        boot if left else 0.0
+    )
     ours = config.provider == "local"
     memory = workers * _WORKER_MB + in_flight * _EPISODE_MB + (num_vms * _DESKTOP_MB if desktops and ours else 0)
     available = _available_mb()
@@ -63,6 +69,7 @@ def size_up(
     return Sizing(
         tasks=len(tasks),
         episodes=episodes,
+        left_to_do=left,
         domains=dict(Counter(task.domain or "(none)" for task in tasks).most_common()),
         num_rollouts=config.num_rollouts,
         num_vms=num_vms,

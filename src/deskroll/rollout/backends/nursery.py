@@ -80,7 +80,10 @@ class Nursery:
         """A new worker: its pid, the socket to it, and the code with which it will have ended."""
         if self._control is None or self.gone:
             raise BackendLost(self.gone or "the process that starts workers is not there")
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:  # too many files are open
+            raise WorkerLost(f"no worker can be started: {error}") from error
         asked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._asked.append(asked)
         try:
