@@ -159,12 +159,12 @@ async def test_what_got_lost_on_its_way_is_set_right(service: tuple[SimPool, str
         for name in ("unheard", "forgotten"):
             await client._call("POST", "/lease", Granted, Ask(lease=name), session=session, timeout=10.0)
         client._asking["unheard"] = asyncio.Event()
-        seen = await client._compare(session, set(), {"unheard", "forgotten"}, set())
+        seen = await client._compare(session, {"unheard", "forgotten"}, set())
         assert not client._asking["unheard"].is_set(), "its answer may still come"
-        await client._compare(session, set(), {"unheard"}, seen)
+        await client._compare(session, {"unheard"}, seen)
         assert client._asking.pop("unheard").is_set()
         await pool.until_ready(1)
-        await client._compare(session, set(), {"unheard"}, seen)
+        await client._compare(session, {"unheard"}, seen)
         await pool.until_ready(2)
 
 
@@ -460,6 +460,21 @@ async def test_a_sign_of_life_gives_nothing_back_in_other_words_than_its_holder(
         held = await holding
         await pool.until_ready(1)
     assert (pool.world.resets, held in pool.world.desktops) == (0, False)
+
+
+async def test_what_the_pool_no_longer_knows_is_not_owed(service: tuple[SimPool, str]) -> None:
+    """The answer to a release was lost: the client does not keep that for ever."""
+    pool, at = service
+    async with PoolClient(at, beat=0.02) as client:
+        async with client.lease() as lease:
+            pass
+        client._owed[lease.id] = Return(lease=lease.id)
+
+        async def forgotten() -> bool:
+            return not client._owed
+
+        await eventually(forgotten, "a sign of life has told")
+        await pool.until_ready(2)
 
 
 async def test_quotas_count_by_client(open_pool: Open, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class PoolClient:
         self._asking: dict[str, asyncio.Event] = {}
         """Requests that wait; the event says that the answer to one was lost on its way."""
         self._owed: dict[str, Return | None] = {}
-        """Leases that were held and are to be given back, and how; None: its holder's last requests are being ended."""
+        """What is to be given back, and how; None: its holder's last requests are being ended."""
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> PoolClient:
@@ -170,8 +170,10 @@ class PoolClient:
         self._owed[given.lease] = given
         try:
             await self._call("POST", "/release", Done, given, session=session)
-        except DeskrollError as error:
-            if not isinstance(error, LeaseLost):
+        except LeaseLost:
+            pass  # the session is over, and with it the lease
+        except DeskrollError:
+            if self._session is session:
                 return
         self._owed.pop(given.lease, None)
 
@@ -244,7 +246,7 @@ class PoolClient:
         doubtful: set[str] = set()
         while self._session is session:
             await asyncio.sleep(min(session.ttl_s / 3, self._beat_s))
-            sent_at, held = _now(), set(self._leases)
+            sent_at, held, owed = _now(), set(self._leases), set(self._owed)
             try:
                 alive = await self._call("POST", "/heartbeat", Alive, session=session, timeout=session.ttl_s / 3)
             except LeaseLost as error:
@@ -255,13 +257,21 @@ class PoolClient:
                     self._session_lost(session, f"the pool could not be reached for {session.ttl_s:g} s")
             else:
                 self._renewed_at = sent_at
-                doubtful = await self._compare(session, held, set(alive.leases), doubtful)
+                theirs = set(alive.leases)
+                self._drop(held - theirs, owed - theirs)
+                doubtful = await self._compare(session, theirs, doubtful)
 
-    async def _compare(self, session: Welcome, held: set[str], theirs: set[str], doubtful: set[str]) -> set[str]:
-        """Ours against theirs. The answer to a request that was granted two beats ago is not on its way any more."""
-        for lease_id in held - theirs:
+    def _drop(self, held: set[str], owed: set[str]) -> None:
+        """What we held or owed before a beat, and what the pool did not know at that beat, is over."""
+        for lease_id in held:
             if (lease := self._leases.pop(lease_id, None)) is not None:
                 lease.lose("the pool says that it is over")
+        for lease_id in owed:
+            if self._owed.get(lease_id) is not None:
+                del self._owed[lease_id]
+
+    async def _compare(self, session: Welcome, theirs: set[str], doubtful: set[str]) -> set[str]:
+        """Theirs against ours. The answer to a request that was granted two beats ago is not on its way any more."""
         unknown = theirs - set(self._leases)
         for lease_id in unknown:
             if lease_id in self._leases:
@@ -282,6 +292,7 @@ class PoolClient:
         if self._session is session:
             self._session = None
             self._over.set()
+            self._owed.clear()
             leases, self._leases = self._leases, {}
             for lease in leases.values():
                 lease.lose(reason)
