@@ -30,9 +30,9 @@ async def test_a_whole_episode(runs: Runs) -> None:
 
 
 async def test_every_second_belongs_to_one_phase(runs: Runs) -> None:
-    (episode,) = await runs.run(script(CALCULATE, ANSWER, latency=0.2), questions(1))
+    (episode,) = await runs.run(script(CALCULATE, ANSWER, latency=1.0), questions(1))
     assert set(episode.seconds) <= set(Phase)
-    assert episode.seconds[Phase.MODEL] > 0.4
+    assert episode.seconds[Phase.MODEL] > 1.9
     lived = episode.ended_at - episode.started_at + episode.seconds[Phase.PERMIT]
     assert sum(episode.seconds.values()) == pytest.approx(lived, abs=0.5)
 

@@ -142,14 +142,14 @@ async def test_a_live_run_answers_from_elsewhere(runs: Runs) -> None:
         status = await ask(socket)
         assert (status.in_flight, status.standing.planned, status.num_rollouts) == (2, 6, 2)
         assert {each.phase for each in status.activities} <= set(Phase)
-        await change_limits(socket, 4)
+        assert (await change_limits(socket, 4)).num_rollouts == 4
         await until(lambda: len(session.engine.running) == 4, "two more run")
         assert oct(socket.stat().st_mode & 0o777) == "0o600"
         metrics = await _get(socket, "/metrics")
         families = {family.name: family for family in text_string_to_metric_families(metrics)}
         assert families["deskroll_episodes_planned"].samples[0].value == 6
         assert families["deskroll_rollouts_limit"].samples[0].value == 4
-        await stop_run(socket, now=True)
+        assert (await stop_run(socket, now=True)).stopping
         await work
     assert not socket.exists()
 

@@ -32,6 +32,8 @@ from deskroll.types import Episode, EpisodeKey, Event, Failure
 
 _END_S = 15.0
 """How long a worker may take to end by itself."""
+_BURIED_S = 5.0
+"""How long one that was killed may take to be gone."""
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
@@ -157,7 +159,7 @@ class Hand:
         self._signal(signal.SIGKILL)
 
     async def dismiss(self) -> None:
-        """Let it end, and hear the last of it; by force, where it does not."""
+        """Let it end, and hear the last of it; by force, where it does not: then that may be lost."""
         self._channel.send(Finish())
         try:
             async with asyncio.timeout(_END_S):
@@ -165,7 +167,7 @@ class Hand:
                 await self._heard_out.wait()
         except TimeoutError:
             self.kill("it did not end")
-            await asyncio.wait([self._end], timeout=_END_S)  # until it is buried
+            await asyncio.wait([self._end], timeout=_BURIED_S)
 
     def _signal(self, number: signal.Signals) -> None:
         if not self._end.done():  # it is not buried before the template tells, so the pid is its own

@@ -101,13 +101,20 @@ class Nursery:
 
     def last_words(self) -> str:
         """The end of what workers printed."""
-        size = os.fstat(self._output.fileno()).st_size
-        words = os.pread(self._output.fileno(), _LAST_WORDS, max(0, size - _LAST_WORDS))
+        words = os.pread(self._output.fileno(), _LAST_WORDS, max(0, self.printed() - _LAST_WORDS))
         return plain(words.decode(errors="replace"), _LAST_WORDS, keep="\n")
+
+    def printed(self) -> int:
+        """How many bytes workers have printed."""
+        return os.fstat(self._output.fileno()).st_size
+
+    def stacks_since(self, printed: int) -> int:
+        """How many stacks are in what workers have printed since then."""
+        return os.pread(self._output.fileno(), _MOST_WORDS, printed).count(b"Current thread 0x")
 
     def forget_words(self) -> None:
         """Keep what workers printed from growing without end."""
-        if os.fstat(self._output.fileno()).st_size > _MOST_WORDS:
+        if self.printed() > _MOST_WORDS:
             os.ftruncate(self._output.fileno(), 0)
 
     def _hear(self) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Coroutine
 from deskroll.errors import BackendLost, DeskrollError, WorkerLost, plain
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.hand import Hand
-from deskroll.rollout.backends.nursery import Nursery
+from deskroll.rollout.backends.nursery import READY_S, Nursery
 from deskroll.rollout.backends.wire import LOG_EVENT, Setup
 from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarded
@@ -25,10 +25,8 @@ from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarde
 _log = logging.getLogger(__name__)
 _LOOK_S = 1.0
 _TRIES = 30
-_START_S = 30.0
-"""How long a worker may import what it works with; where `hang_after` is longer, so long."""
 _STACK_S = 5.0
-"""How long a hanging worker has to print its stack."""
+"""How long hanging workers have to print their stacks."""
 _GLANCE_S = 0.2
 
 
@@ -40,7 +38,7 @@ class ProcessConfig(Record, frozen=True):
     memory_mb: float = 4096.0
     """A worker that has more memory than this for itself is replaced."""
     hang_after: float = 30.0
-    """A worker of which nothing was heard for so long, in seconds, is replaced."""
+    """A worker of which nothing was heard for so long, in seconds, is replaced; while it starts, not before 90 s."""
     isolated: int = 32
     """The most attempts that have a worker of their own at a time."""
 
@@ -201,28 +199,30 @@ class ProcessBackend:
         while True:
             await asyncio.sleep(_LOOK_S)
             self._nursery.forget_words()
-            for hand in list(self._hands):
+            for hand in self._hands:
                 if hand.rss_mb() > self._config.memory_mb:
                     hand.kill(f"it had {hand.rss_mb():.0f} MB of memory; allowed: {self._config.memory_mb:g}")
-                elif self._hangs(hand):
-                    words = await self._stack(hand)
+            if hanging := [hand for hand in self._hands if self._hangs(hand)]:
+                words = await self._stacks(hanging)
+                for hand in hanging:
                     if self._hangs(hand):  # it may have come round meanwhile
                         silent = time.monotonic() - hand.heard_at
                         hand.kill(f"it hung for {silent:.0f} s; workers last printed: {words}")
 
     def _hangs(self, hand: Hand) -> bool:
-        allowed = max(self._config.hang_after, _START_S) if hand.starting else self._config.hang_after
-        return not hand.gone and time.monotonic() - hand.heard_at > allowed
+        allowed = max(self._config.hang_after, READY_S) if hand.starting else self._config.hang_after
+        return not hand.gone and not hand.killed_for and time.monotonic() - hand.heard_at > allowed
 
-    async def _stack(self, hand: Hand) -> str:
-        """What workers printed last, once a hanging one has printed where it stands."""
-        before = self._nursery.last_words()
-        hand.ask_stack()
+    async def _stacks(self, hands: list[Hand]) -> str:
+        """What workers printed last, once these have printed where they stand."""
+        before = self._nursery.printed()
+        for hand in hands:
+            hand.ask_stack()
         for _ in range(int(_STACK_S / _GLANCE_S)):
             await asyncio.sleep(_GLANCE_S)
-            if self._nursery.last_words() != before:
-                await asyncio.sleep(_GLANCE_S)  # for the rest of it
+            if self._nursery.stacks_since(before) >= len(hands):
                 break
+        await asyncio.sleep(_GLANCE_S)  # for the rest of the last one
         return self._nursery.last_words()
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
