@@ -17,6 +17,7 @@ from deskroll.models.scripted import Script
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.loading import PHASE, SCRIPTED, desktop_specs, prepare_envs
 from deskroll.rollout.plan import left_to_do
+from deskroll.rollout.retry import is_infrastructure
 from deskroll.rollout.sizing import Sizing, size_up
 from deskroll.store import Run, find_run
 from deskroll.types import Phase, Task
@@ -53,11 +54,14 @@ def _task_seconds(config: RunConfig, root: str) -> tuple[float, str]:
     """How long an episode takes: as in this run so far, or as in the last one in the same place, if it is alike."""
     try:
         run = Run.open(root or find_run(config.output_dir, newest=True))
-        episodes = run.outcomes()
+        episodes = [each for each in run.outcomes() if not is_infrastructure(each)]
     except DeskrollError:  # no run, or none that can be read: nothing is known
         return _ASSUMED_S, "assumed, for there is no earlier run"
-    if not episodes or not _alike(run.info.config, config):
-        return _ASSUMED_S, "assumed, for the last run is not like it"
+    which = "this run" if root else "the last run"
+    if not _alike(run.info.config, config):
+        return _ASSUMED_S, f"assumed, for {which} has another environment, agent or model"
+    if not episodes:
+        return _ASSUMED_S, f"assumed, for no episode of {which} has come to its end"
     waits = (Phase.PERMIT, Phase.DESKTOP)
     busy = [sum(spent for phase, spent in each.seconds.items() if phase not in waits) for each in episodes]
     return sum(busy) / len(busy), f"as in run {run.info.run_id}"

@@ -30,7 +30,7 @@ class Sizing(Record, frozen=True, omit_defaults=False):
     """0 where no task needs a desktop."""
     ratio: float
     task_seconds: float
-    """Time of one episode on its desktop; measured in an earlier run, or assumed."""
+    """Time of one episode on its desktop; measured in this run so far, in an earlier one, or assumed."""
     task_seconds_from: str
     expected_s: float
     resource_timeout: float
@@ -80,19 +80,19 @@ def size_up(
         resource_timeout=task_seconds * max(1.0, ratio),
         memory_mb=memory,
         available_mb=available,
-        advice=tuple(_advice(config, tasks, ratio, memory, available, capabilities)),
+        advice=tuple(_advice(config, tasks, left, ratio, memory, available, capabilities)),
     )
 
 
 def _advice(
     config: RunConfig,
     tasks: Sequence[Task],
+    episodes: int,
     ratio: float,
     memory: float,
     available: float,
     capabilities: Capabilities | None,
 ) -> list[str]:
-    episodes = len(tasks) * config.group_size
     shown = f"{episodes} episodes" if episodes != 1 else "1 episode"
     lines = []
     blind = sum(task.answer is None and not task.evaluator for task in tasks)
