@@ -23,7 +23,8 @@ from Xlib.xobject.drawable import Window
 SILENT_S = 0.25
 """Seconds given to a program that cannot be asked."""
 AWAKE_S = 2.0
-"""Seconds that it is given beyond those while its process does not sleep."""
+"""Seconds that it is given beyond those while its process does not sleep; one that used them up gets no more until it
+was seen asleep."""
 PATIENCE_S = 5.0
 """Seconds that a program which can be asked may take to answer. One that takes longer hangs: it is given
 `SILENT_S` from then on, until it has answered again."""
@@ -42,6 +43,8 @@ class Readers:
         # Window managers number their own pings from 1: keep away from those.
         self._serials = itertools.count(0x7D000000)
         self._hanging: set[int] = set()
+        self._awake: set[int] = set()
+        """Windows of programs that cannot be asked and did not sleep when they were waited for."""
 
     def focused(self) -> int:
         """Return the id of the top-level window with the keyboard focus; 0 where there is none to name."""
@@ -80,16 +83,27 @@ class Readers:
 
     def _let_sleep(self, window: int) -> None:
         """Return once the program behind a window sleeps, as far as that can be seen."""
-        try:
-            found = self._window(window).get_full_property(self._pid, X.AnyPropertyType)
-        except error.XError:
-            return
-        if found is None or not len(found.value):
-            return
-        until, asleep = time.monotonic() + AWAKE_S, 0
-        while asleep < 2 and time.monotonic() < until:  # twice: it may wait for an answer in the middle of its work
-            asleep = asleep + 1 if _sleeps(int(found.value[0])) else 0
+        pid = self._pid_of(self._window(window))
+        until, asleep = time.monotonic() + (0.0 if window in self._awake else AWAKE_S), 0
+        while True:
+            asleep = asleep + 1 if _sleeps(pid) else 0
+            if asleep == 2 or time.monotonic() >= until:  # twice: it may wait for an answer in the middle of its work
+                break
             time.sleep(0.005)
+        self._awake = self._awake - {window} if asleep else self._awake | {window}
+
+    def _pid_of(self, window: Window) -> int:
+        """Whose it, or a window that holds it, says it is; 0: nobody's."""
+        current: Window | int = window
+        try:
+            while not isinstance(current, int):
+                found = current.get_full_property(self._pid, X.AnyPropertyType)
+                if found is not None and len(found.value):
+                    return int(found.value[0])
+                current = current.query_tree().parent
+        except error.XError:  # it was closed while we looked
+            pass
+        return _NOBODY
 
     def _ask(self, asked: dict[int, int]) -> None:
         # Answers are sent to the root window, to whoever listens to its children.
