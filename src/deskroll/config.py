@@ -12,7 +12,7 @@ import difflib
 import re
 import tomllib
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, Union, get_args, get_origin
@@ -49,9 +49,9 @@ def load(
     return _validated(model_cls, document)
 
 
-def check(model_cls: type[Model], data: Mapping[str, object], name: str) -> Model:
+def check(model_cls: type[Model], data: object, name: str) -> Model:
     """Validate settings that stand inside others; `name` says where, for error messages."""
-    return _validated(model_cls, _Document(name, data))
+    return _validated(model_cls, _Document(name, _fields(data, name)))
 
 
 def _validated(model_cls: type[Model], document: _Document) -> Model:
@@ -68,7 +68,12 @@ def _first(errors: list[ErrorDetails]) -> list[ErrorDetails]:
     def follows(place: tuple[int | str, ...]) -> bool:
         return any(len(each["loc"]) > len(place) and each["loc"][: len(place)] == place for each in errors)
 
-    return [each for each in errors if each["type"] != "too_short" or not follows(each["loc"])]
+    def is_long_enough(each: ErrorDetails) -> bool:
+        return isinstance(each["input"], Sized) and len(each["input"]) >= each.get("ctx", {}).get("min_length", 0)
+
+    return [
+        each for each in errors if not (each["type"] == "too_short" and is_long_enough(each) and follows(each["loc"]))
+    ]
 
 
 def dump(model: BaseModel) -> str:
@@ -167,9 +172,13 @@ def _read_yaml(name: str, text: str) -> _Document:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
         raise ConfigError(f"{where}: it is no valid YAML: {_yaml_problem(error)}") from None
+    return _Document(name, _fields(data, name), lines)
+
+
+def _fields(data: object, name: str) -> Mapping[str, object]:
     if not isinstance(data, Mapping):
         raise ConfigError(f"{name}: it holds a {type(data).__name__}; allowed: fields with their values")
-    return _Document(name, data, lines)
+    return data
 
 
 def _yaml_problem(error: Exception) -> str:

@@ -22,6 +22,7 @@ async def open_editor(desktop: GuestDesktop) -> None:
 
 
 async def until_editor_has(desktop: GuestDesktop, text: str) -> None:
+    await desktop.write_clipboard("not copied yet")
     await desktop.step([Hotkey(keys=("ctrl", "a")), Hotkey(keys=("ctrl", "c"))])
 
     async def copied() -> bool:
@@ -77,10 +78,10 @@ async def test_scripts_run_inside(desktop: GuestDesktop) -> None:
 
 async def test_an_endless_animation_is_capped(desktop: GuestDesktop) -> None:
     await desktop.launch(["xterm", "-e", "while :; do date +%N; done"])
-    before = await desktop.screenshot()
+    await eventually(desktop.windows, "the terminal is open")
 
     async def moving() -> bool:
-        return bool(await desktop.windows()) and await desktop.screenshot() != before
+        return await desktop.screenshot() != await desktop.screenshot()
 
     await eventually(moving, "the terminal prints")
     result = await desktop.step([MoveTo(x=1, y=1)], settle=Settle(quiet=2.0, cap=3.0))

@@ -202,7 +202,10 @@ async def test_interrupted_it_releases_every_desktop(checkout: Checkout, runtime
             assert desktops()
             for times in (1, 2):
                 os.kill(run.pid, signal.SIGINT)
-                await until(lambda times=times: log.read_text().count("stopping") >= times, "the signal is taken")
+                await until(
+                    lambda times=times: log.read_text().count("stopping") >= times or run.poll() is not None,
+                    "the signal is taken, or what was under way has ended before it",
+                )
             run.wait(60)
         finally:
             run.kill()

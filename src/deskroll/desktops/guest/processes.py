@@ -88,7 +88,8 @@ class Programs:
         began = time.monotonic()
         transport, program = await self._start(command, cwd, merge=merge)
         try:
-            await asyncio.wait_for(program.ended.wait(), max(0.0, timeout - (time.monotonic() - began)))
+            if not program.ended.is_set():  # starting it counts, and may have taken all of its time
+                await asyncio.wait_for(program.ended.wait(), timeout - (time.monotonic() - began))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(program.drained.wait(), _DRAIN_S)
         except TimeoutError:

@@ -156,6 +156,7 @@ def _spent(budget: Budget) -> BudgetSpent:
 def _result(said: bytearray, ask: Ask, limits: Bounds, budget: Budget | None) -> bytes:
     ended, code, cpu = TRAILER.unpack(said[-TRAILER.size :])
     kind, body = bytes(said[:1]), bytes(said[1 : -TRAILER.size])
+    last = budget is not None and ask.cpu_seconds >= budget.left
     if budget is not None:
         budget.used += cpu
     if ended == Ended.UNBEGUN:
@@ -163,8 +164,9 @@ def _result(said: bytearray, ask: Ask, limits: Bounds, budget: Budget | None) ->
     if ended == Ended.TIME:
         raise LimitExceeded(f"it took more than {limits.seconds:g} s")
     if code == -signal.SIGXCPU:
-        if budget is not None and ask.cpu_seconds < limits.cpu_seconds:
+        if budget is not None and last:
             budget.used = max(budget.used, budget.cpu_seconds)  # the kernel ends by ticks, and may report a little less
+        if budget is not None and ask.cpu_seconds < limits.cpu_seconds:
             raise _spent(budget)
         raise LimitExceeded(f"it took more than {limits.cpu_seconds:g} s of CPU time")
     if code == 0:

@@ -178,7 +178,7 @@ class Script(Settings):
             raise ConfigError(f"{path}: it cannot be read: {error.strerror}") from None
 
     @classmethod
-    def parse(cls, data: Mapping[str, object], name: str = "script") -> Script:
+    def parse(cls, data: object, name: str = "script") -> Script:
         """Read a script that was decoded already; `name` stands for it in messages."""
         return check(cls, data, name)
 
