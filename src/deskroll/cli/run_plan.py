@@ -42,22 +42,23 @@ def _size(config: RunConfig, tasks: Sequence[Task], root: str) -> Sizing:
     capabilities = None
     if desktops and not config.pool:
         capabilities = make_provider(config.provider, config.provider_options).capabilities
-    seconds, origin = _task_seconds(config, root)
-    left = left_to_do(Run.open(root).index, PHASE, 0, tasks, config.group_size) if root else None
+    begun = Run.open(root) if root else None
+    seconds, origin = _task_seconds(config, begun)
+    left = left_to_do(begun.index, PHASE, 0, tasks, config.group_size) if begun else None
     return size_up(
         config, tasks, desktops=desktops, capabilities=capabilities, task_seconds=seconds, task_seconds_from=origin,
         left=left,
     )  # fmt: skip
 
 
-def _task_seconds(config: RunConfig, root: str) -> tuple[float, str]:
+def _task_seconds(config: RunConfig, begun: Run | None) -> tuple[float, str]:
     """How long an episode takes: as in this run so far, or as in the last one in the same place, if it is alike."""
     try:
-        run = Run.open(root or find_run(config.output_dir, newest=True))
+        run = begun or Run.open(find_run(config.output_dir, newest=True))
         episodes = [each for each in run.outcomes() if not is_infrastructure(each)]
     except DeskrollError:  # no run, or none that can be read: nothing is known
         return _ASSUMED_S, "assumed, for there is no earlier run"
-    which = "this run" if root else "the last run"
+    which = "this run" if begun else "the last run"
     if not _alike(run.info.config, config):
         return _ASSUMED_S, f"assumed, for {which} has another environment, agent or model"
     if not episodes:

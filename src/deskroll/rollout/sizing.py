@@ -59,9 +59,8 @@ def size_up(
     reset = capabilities.reset_s if capabilities else 0.0
     boot = capabilities.boot_s if capabilities else 0.0
     parallel = min(in_flight, num_vms) if desktops else in_flight
-    expected = left / max(parallel, 1) * (task_seconds + (reset if in_flight >= num_vms else 0.0)) + (
-        boot if left else 0.0
-    )
+    on_desktop = task_seconds + (reset if in_flight >= num_vms else 0.0)
+    expected = left / max(parallel, 1) * on_desktop + (boot if left else 0.0)
     ours = config.provider == "local"
     memory = workers * _WORKER_MB + in_flight * _EPISODE_MB + (num_vms * _DESKTOP_MB if desktops and ours else 0)
     available = _available_mb()
