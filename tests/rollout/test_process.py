@@ -91,10 +91,11 @@ async def test_what_workers_print_does_not_grow_without_end(runs: Runs) -> None:
 async def test_workers_are_gone_after_the_run(runs: Runs) -> None:
     async with runs.open(script(ANSWER), questions(4), backend="process", workers=3) as session:
         await session.run()
-        pids = [each.pid for each in session.status().workers]
-        assert len(pids) == 3
-        template = psutil.Process(pids[0]).ppid()
-    assert not any(psutil.pid_exists(pid) for pid in [*pids, template])
+        workers = [psutil.Process(each.pid) for each in session.status().workers]
+        assert len(workers) == 3
+        template = workers[0].parent()
+        assert template is not None
+    assert not any(process.is_running() for process in [*workers, template])
 
 
 async def test_a_killed_template_ends_every_worker(runs: Runs) -> None:
