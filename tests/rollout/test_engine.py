@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from deskroll.errors import InputError, StoreError
+from deskroll.report.results import Results
 from deskroll.rollout.engine import Engine
 from deskroll.store.journal import GroupClosed, GroupOpened, Reopened, Sealed, Started
 from tests.rollout import parts
@@ -125,6 +127,22 @@ async def test_a_resume_refuses_changed_tasks_and_settings_and_says_which(runs: 
         assert part in message
     outcomes = await runs.run(script(ANSWER), changed, resume=True, force=True, limits={"max_turns": 7})
     assert len(outcomes) == 3
+
+
+@pytest.mark.parametrize("lines", [1, 3])
+async def test_a_run_that_was_killed_while_it_planned_goes_on(runs: Runs, lines: int) -> None:
+    await runs.run(script(ANSWER), questions(4))
+    journal = Path(runs.read().root) / "journal.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:lines]))
+    broken = Results.read(runs.read().root)
+    assert broken.state.startswith("broken off: 0 of ")
+    assert not broken.summary().finished
+    assert any("planned yet" in note for note in broken.summary().notes)
+    if lines > 1:
+        with pytest.raises(InputError, match="2 tasks are not planned yet, and 3 are there for it"):
+            await runs.run(script(ANSWER), questions(5), resume=True)
+    assert len(await runs.run(script(ANSWER), questions(4), resume=True)) == 4
+    assert Results.read(runs.read().root).summary().finished
 
 
 async def test_how_fast_it_runs_may_change_with_a_resume(runs: Runs) -> None:

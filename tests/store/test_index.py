@@ -170,6 +170,24 @@ def test_what_is_no_longer_planned_has_no_outcome_that_counts() -> None:
     assert (index.done, index.unfinished()) == (4, [key("a", 2)])
 
 
+def test_a_plan_that_was_cut_off_is_not_finished() -> None:
+    index = Index()
+    index.apply(Opened(epoch=1, at=1.0))
+    assert (index.plan_is_whole, index.finished) == (False, False), "nothing is planned yet"
+    for task in "ab":
+        index.apply(Planned(phase="eval", round=0, task=task, samples=1, of=3))
+        index.apply(Sealed(episode=episode(key(task)), epoch=1))
+    assert (index.unplanned("eval", 0), index.unfinished(), index.finished) == (1, [], False)
+    index.apply(Planned(phase="eval", round=0, task="c", samples=1, of=3))
+    assert (index.plan_is_whole, index.finished) == (True, False)
+    index.apply(Sealed(episode=episode(key("c")), epoch=1))
+    assert index.finished
+    index.apply(Planned(phase="eval", round=0, task="a", samples=0, of=2, revised=True))
+    assert (index.unplanned("eval", 0), index.finished) == (0, True)
+    index.apply(Planned(phase="eval", round=0, task="d", samples=1, of=4))
+    assert (index.unplanned("eval", 0), index.finished) == (1, False), "a revision may be cut off as well"
+
+
 @pytest.mark.parametrize("bad", [b"{", b"", b'{"type":"nonsense"}', b'{"type":"opened","epoch":"x","at":1}', b"\xff"])
 def test_a_broken_line_is_named(bad: bytes) -> None:
     good = journal.encode(Opened(epoch=1, at=1.0))

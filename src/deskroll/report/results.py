@@ -87,7 +87,8 @@ class Results:
 
     def summary(self) -> Summary:
         """What the run came to."""
-        return summarise(self.planned, self.outcomes, plan=self.plan, retried=self.retried)
+        whole = self.run.index.plan_is_whole
+        return summarise(self.planned, self.outcomes, plan=self.plan, retried=self.retried, whole=whole)
 
 
 def _plan(run: Run) -> list[Plan]:
@@ -125,7 +126,7 @@ def _starts(run: Run, changes: list[DesktopChanged], attempts: list[Episode]) ->
 
 
 def _state(run: Run) -> str:
-    if not run.index.unfinished():
+    if run.index.finished:
         return "finished"
     if run.holder() is not None:
         return "running"

@@ -35,13 +35,18 @@ class Plan(Record, frozen=True):
 
 
 def summarise(
-    planned: int, episodes: Iterable[Episode], *, plan: Iterable[Plan] = (), retried: Iterable[Episode] = ()
+    planned: int,
+    episodes: Iterable[Episode],
+    *,
+    plan: Iterable[Plan] = (),
+    retried: Iterable[Episode] = (),
+    whole: bool = True,
 ) -> Summary:
     """Sum up outcomes, one for each episode that has any.
 
     `planned` is the number of all planned episodes; `plan` says how they spread over domains and phases, where that is
     to be shown. `retried` are attempts that failed and were tried again, or were stopped with the run: they count for
-    time, cost and failures only.
+    time, cost and failures only. `whole` says whether all is planned that was to be.
     """
     outcomes, shares, without = list(episodes), list(plan), list(retried)
     failed = [each for each in without if each.failure is None or each.failure.failure_class is not _CANCELLED]
@@ -51,7 +56,7 @@ def summarise(
     overall = tally("all", planned, outcomes)
     phases = _parts(outcomes, lambda episode: episode.key.phase, [(each.phase, each.episodes) for each in shares])
     return Summary(
-        finished=len(outcomes) >= planned,
+        finished=whole and len(outcomes) >= planned,
         overall=overall,
         domains=_parts(
             outcomes,
@@ -70,7 +75,7 @@ def summarise(
         consumption=consumption(attempts),
         wall_s=wall,
         episodes_per_minute=len(outcomes) / wall * 60 if wall > 0 else None,
-        notes=tuple(_notes(overall)),
+        notes=tuple(_notes(overall, whole)),
     )
 
 
@@ -176,7 +181,9 @@ def _no_score(outcomes: Iterable[Episode]) -> dict[str, int]:
     return dict(reasons.most_common(_MOST_REASONS))
 
 
-def _notes(overall: Tally) -> Iterable[str]:
+def _notes(overall: Tally, whole: bool) -> Iterable[str]:
+    if not whole:
+        yield "Not all episodes of the run are planned yet: what is shown is a part of it."
     if overall.planned is not None and overall.attempted < overall.planned:
         have = "has" if overall.attempted == 1 else "have"
         yield (

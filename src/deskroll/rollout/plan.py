@@ -33,8 +33,11 @@ def changed_tasks(index: Index, phase: str, round_: int, tasks: Sequence[Task]) 
         for name, each in planned.items()
         if each.samples and known.get(name) != each.digest
     ]
-    added = [f"task {name!r} is new" for name in known if planned and name not in planned]
-    return [*changed, *added]
+    added = [name for name in known if planned and name not in planned]
+    if missing := index.unplanned(phase, round_):  # killed while it planned: those are its own, and no change
+        own = len(added) == missing
+        return changed if own else [*changed, f"{missing} tasks are not planned yet, and {len(added)} are there for it"]
+    return [*changed, *(f"task {name!r} is new" for name in added)]
 
 
 def failed_before(index: Index) -> dict[EpisodeKey, list[Episode]]:
@@ -78,6 +81,7 @@ def make_plan(store: RunStore, phase: str, round_: int, tasks: Sequence[Task], s
                     samples=samples,
                     digest=digest,
                     domain=task.domain,
+                    of=len(tasks),
                     revised=before is not None,
                 )
             )
@@ -97,7 +101,7 @@ def make_plan(store: RunStore, phase: str, round_: int, tasks: Sequence[Task], s
         raise InputError("two tasks have the same id; ids must be unique")
     gone = planned.keys() - {task.id for task in tasks}
     records.extend(
-        msgspec.structs.replace(planned[name], samples=0, revised=True)
+        msgspec.structs.replace(planned[name], samples=0, of=len(tasks), revised=True)
         for name in sorted(gone)
         if planned[name].samples
     )

@@ -11,6 +11,7 @@ full when somebody asks for them.
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -121,6 +122,10 @@ class Index:
         """The last that is known of each group."""
         self.stale = 0
         """Records of superseded coordinators, which do not count."""
+        self._sizes: dict[tuple[str, int], int] = {}
+        """How many tasks each phase and round have, as the last record of their plan says; 0: it does not say."""
+        self._there: Counter[tuple[str, int]] = Counter()
+        """How many of them are planned."""
         self._plans: dict[GroupKey, int] = {}
         """Where in `planned` each one is."""
         self._revised: dict[GroupKey, int] = {}
@@ -211,6 +216,21 @@ class Index:
         entry = self.entries.get(key)
         return self._full(entry) if entry else None
 
+    def unplanned(self, phase: str, round_: int) -> int:
+        """How many tasks of a plan are missing: whoever wrote it died before all of it was durable."""
+        plan = (phase, round_)
+        return max(0, self._sizes.get(plan, 0) - self._there[plan])
+
+    @property
+    def plan_is_whole(self) -> bool:
+        """Whether there is a plan, and nothing of it is missing."""
+        return bool(self.planned) and not any(self.unplanned(*plan) for plan in self._sizes)
+
+    @property
+    def finished(self) -> bool:
+        """Whether all is planned, and every planned episode has its outcome."""
+        return self.plan_is_whole and not self.unfinished()
+
     def keys(self) -> Iterator[EpisodeKey]:
         """Every planned episode, in the order of the plan."""
         for planned in self.planned:
@@ -245,10 +265,13 @@ class Index:
             self.closed = record
 
     def _planned(self, record: Planned) -> None:
-        group = (record.phase, record.round, record.task)
+        plan, group = (record.phase, record.round), (record.phase, record.round, record.task)
         if record.revised and group in self._plans:
+            before = self.planned[self._plans[group]]
             self.planned[self._plans[group]] = record
             self._revised[group] = record.samples
+            self._sizes[plan] = record.of
+            self._there[plan] += (record.samples > 0) - (before.samples > 0)
             return
         if group in self._plans:
             raise StoreError(f"task {plain(record.task)!r} is planned twice for {_round(record)}: plan each one once")
@@ -256,6 +279,8 @@ class Index:
             raise StoreError(f"task {plain(record.task)!r}, {_round(record)}: {record.samples} samples are no plan")
         self._plans[group] = len(self.planned)
         self.planned.append(record)
+        self._sizes[plan] = record.of
+        self._there[plan] += 1
 
     def _group(self, record: GroupOpened | GroupClosed) -> None:
         self.groups[record.phase, record.round, record.task] = record

@@ -54,6 +54,8 @@ class Planned(Record, frozen=True, tag_field="type", tag="planned"):
     digest: str = ""
     """Of the task as it was read, so that a resume sees when it has changed."""
     domain: str = ""
+    of: int = 0
+    """How many tasks the phase and round have in all: one with fewer was being planned when its coordinator died."""
     revised: bool = False
     """A forced resume found the task changed, or gone (no samples): this counts instead of what was planned before."""
 

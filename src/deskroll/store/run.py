@@ -205,7 +205,7 @@ class RunStore:
 
     def _reason(self, error: BaseException | None) -> tuple[CloseReason, str]:
         if error is None:
-            return (CloseReason.STOPPED if self.index.unfinished() else CloseReason.FINISHED), ""
+            return (CloseReason.FINISHED if self.index.finished else CloseReason.STOPPED), ""
         if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
             return CloseReason.STOPPED, type(error).__name__
         return CloseReason.FAILED, plain(f"{type(error).__name__}: {error}")
