@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deskroll.errors import FailureClass
+from deskroll.errors import FailureClass, WorkerLost
+from deskroll.rollout.backends.nursery import Nursery
 from deskroll.store.journal import Failed
 from tests.rollout.conftest import ANSWER, Runs, questions, script, until
 from tests.waiting import wait_until
@@ -78,6 +80,41 @@ async def test_a_worker_that_there_is_no_room_for_at_the_moment_costs_nothing(
     (outcome,) = await runs.run(script(ANSWER), tasks, env=CRASHING, backend="process", workers=1)
     assert (tmp_path / "tries").read_text() == "xx", "it was refused indeed"
     assert (outcome.score.value, outcome.attempt) == (1.0, 2)
+
+
+async def test_no_files_for_a_worker_is_said_and_passes() -> None:
+    async with Nursery() as nursery:
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        os.close(free := os.dup(0))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        try:
+            with pytest.raises(WorkerLost, match=r"no worker can be started: .*Too many open files"):
+                await nursery.worker()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        _, connection, end = await nursery.worker()
+        connection.close()
+        await end
+
+
+SLOW = """
+import os, time
+from deskroll.envs.math import MathEnv
+if os.getpid() != {coordinator}:
+    time.sleep(5)
+class SlowEnv(MathEnv): pass
+"""
+
+
+async def test_a_worker_that_imports_for_long_does_not_hang(
+    runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_to_import.py").write_text(SLOW.format(coordinator=os.getpid()))
+    monkeypatch.syspath_prepend(tmp_path)
+    (outcome,) = await runs.run(
+        script(ANSWER), questions(1), env="slow_to_import:SlowEnv", backend="process", workers=1, hang_after=2.0
+    )
+    assert (outcome.score.value, outcome.attempt) == (1.0, 1)
 
 
 async def test_what_workers_print_does_not_grow_without_end(runs: Runs) -> None:
