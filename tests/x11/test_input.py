@@ -6,9 +6,11 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from Xlib import X
 from Xlib.display import Display
@@ -20,6 +22,7 @@ from Xlib.xobject.drawable import Window as XWindow
 from deskroll.actions import (
     KEYS,
     Click,
+    ComputerAction,
     DoubleClick,
     DragTo,
     Hotkey,
@@ -437,6 +440,32 @@ def test_text_after_a_click_goes_to_the_window_clicked(xsession: XSession, displ
         input_.perform(Typing(f"[{n}]"))
         expected[n % 2] += f"[{n}]"
     wait_until(lambda: [out.read_text() for out in outs] == expected, "each window has its own text")
+
+
+HOLDING = {
+    "a hotkey": [Hotkey(("alt", "tab"))],
+    "a key while Alt is down": [KeyDown("alt"), Press("tab"), KeyUp("alt")],
+    "each key by itself": [KeyDown("alt"), KeyDown("tab"), KeyUp("tab"), KeyUp("alt")],
+}
+
+
+@pytest.mark.parametrize("actions", HOLDING.values(), ids=HOLDING)
+def test_a_window_manager_that_is_late_still_sees_the_keys_held(
+    xsession: XSession, display: Display, input_: Input, actions: list[ComputerAction]
+) -> None:
+    """Else its switcher stays open, and takes the keys that are meant for the window."""
+    one = _terminal(xsession, display, "one")
+    _terminal(xsession, display, "two", "80x20+600+50")
+    (manager,) = (child for child in xsession.children if psutil.Process(child.pid).name() == "openbox")
+    os.kill(manager.pid, signal.SIGSTOP)
+    later = threading.Timer(0.5, os.kill, (manager.pid, signal.SIGCONT))
+    later.start()
+    for each in actions:
+        input_.perform(each)
+    later.join()
+    wait_until(lambda: (w := windows.find(display, "one", strict=True)) and w.active, "the other window is active")
+    input_.perform(Typing("here"))
+    wait_until(lambda: one.read_text() == "here", "the text arrives there")
 
 
 def test_double_click_selects_a_word(editor: Editor) -> None:

@@ -1,9 +1,10 @@
 """Keys and text on one X display, through XTEST.
 
 Guarantees: text arrives as it was given, whatever Shift, AltGr, Caps Lock or layout group is in force, and
-those are as before afterwards (Ctrl, Alt and Win stay held: a chord is what their holder wants). A key that
-a call pressed and meant to release is released even when something fails. Text that cannot be typed is
-refused before its first character.
+those are as before afterwards (Ctrl, Alt and Win stay held: a chord is what their holder wants). Keys that
+may be the window manager's (Alt+Tab) are held until it has read them, unless it hangs. A key that a call
+pressed and meant to release is released even when something fails. Text that cannot be typed is refused
+before its first character.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from deskroll.errors import ActionError, DesktopError
 
 _LEVEL_MODIFIERS = (X.ShiftMapIndex, X.Mod5MapIndex)
 """The modifiers that choose among a key's characters: Shift, and AltGr on the layouts that have it."""
+_MANAGERS_MASK = X.Mod1Mask | X.Mod4Mask
+"""The modifiers that keys of window managers have: Alt and Win."""
 
 
 class Keyboard:
@@ -58,6 +61,7 @@ class Keyboard:
 
     def up(self, name: str) -> None:
         """Release a key; nothing happens where it is not down."""
+        self._let_manager_read()
         self._keymap.refresh()
         for keysym in _keysyms_of(name):
             if (stroke := self._keymap.stroke(keysym)) is not None:
@@ -73,6 +77,7 @@ class Keyboard:
                 for stroke in strokes:
                     pressed.append(stroke.keycode)
                     self._press(stroke)
+                self._let_manager_read()
             finally:
                 self._release(reversed(pressed))
 
@@ -138,6 +143,15 @@ class Keyboard:
         for keycode in keycodes:
             self._fake(X.KeyRelease, keycode)
         self._display.sync()
+
+    def _let_manager_read(self) -> None:
+        """Before a release, where Alt or Win is down: let the window manager take hold of the keyboard.
+
+        It does when it reads the press. If Alt were up by then, it would never be told, and wait for that with its
+        switcher open, and with all keys that follow.
+        """
+        if self._display.screen().root.query_pointer().mask & _MANAGERS_MASK:
+            self._readers.wait_for_manager()
 
     def _shift_keycode(self) -> int:
         stroke = self._keymap.stroke(keysyms.SHIFT_LEFT)

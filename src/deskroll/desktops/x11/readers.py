@@ -5,6 +5,8 @@ question 'has this window's program read everything up to now?', asked with `_NE
 the same queue behind the input, so its answer proves that the input was read. Toolkits (GTK, Qt, Chromium)
 answer by themselves. A program that does not take part (xterm) is given `SILENT_S` since the input was
 sent, and longer where its process is still at work: one that has read everything sleeps.
+
+A window manager is asked with `_NET_REQUEST_FRAME_EXTENTS`, which it answers with a property on the window.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import itertools
 import select
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from Xlib import X, error
@@ -40,6 +42,9 @@ class Readers:
         self._ping = display.intern_atom("_NET_WM_PING")
         self._protocols = display.intern_atom("WM_PROTOCOLS")
         self._pid = display.intern_atom("_NET_WM_PID")
+        self._supported = display.intern_atom("_NET_SUPPORTED")
+        self._manager = display.intern_atom("_NET_SUPPORTING_WM_CHECK")
+        self._extents = display.intern_atom("_NET_REQUEST_FRAME_EXTENTS")
         # Window managers number their own pings from 1: keep away from those.
         self._serials = itertools.count(0x7D000000)
         self._hanging: set[int] = set()
@@ -81,6 +86,29 @@ class Readers:
         if asked:
             self._ask(asked)
 
+    def wait_for_manager(self) -> None:
+        """Return once the window manager has read what was sent until now, or hangs.
+
+        At once where there is none, or one that cannot be asked.
+        """
+        managers = self._root.get_full_property(self._manager, X.AnyPropertyType)
+        supported = self._root.get_full_property(self._supported, X.AnyPropertyType)
+        if not managers or not len(managers.value) or not supported or self._extents not in supported.value:
+            return
+        manager = int(managers.value[0])
+        if not self._exists(manager):  # it has ended, and what it said of itself is still there
+            return
+        asking = self._root.create_window(0, 0, 1, 1, 0, 0, X.InputOnly, event_mask=X.PropertyChangeMask)
+        try:
+            message = event.ClientMessage(window=asking, client_type=self._extents, data=(32, [0] * 5))
+            self._root.send_event(message, event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask)
+            patience = SILENT_S if manager in self._hanging else PATIENCE_S
+            answered = self._hear(lambda received: _tells_of(received, asking), patience)
+            self._hanging = self._hanging - {manager} if answered else self._hanging | {manager}
+        finally:
+            asking.destroy()
+            self._drop_events()
+
     def _let_sleep(self, window: int) -> None:
         """Return once the program behind a window sleeps, as far as that can be seen."""
         pid = self._pid_of(self._window(window))
@@ -116,15 +144,29 @@ class Readers:
             self._window(window).send_event(message, onerror=error.CatchError(error.BadWindow))
         silent = {serial for serial, window in asked.items() if self._exists(window)}
         patience = SILENT_S if self._hanging.issuperset(asked.values()) else PATIENCE_S
-        deadline = time.monotonic() + patience
-        while silent and (left := deadline - time.monotonic()) > 0:
-            if self._display.pending_events():
-                silent.discard(self._answer(self._display.next_event()))
-            else:
-                select.select([self._display.fileno()], [], [], left)
+
+        def heard(received: object) -> bool:
+            silent.discard(self._answer(received))
+            return not silent
+
+        if silent:
+            self._hear(heard, patience)
         self._hanging -= set(asked.values())
         self._hanging |= {asked[serial] for serial in silent}
         self._root.change_attributes(event_mask=X.NoEventMask)
+        self._drop_events()
+
+    def _hear(self, is_last: Callable[[object], bool], patience: float) -> bool:
+        """Take events in until the one that is waited for has come; False where it has not, within this time."""
+        deadline = time.monotonic() + patience
+        while (left := deadline - time.monotonic()) > 0:
+            if not self._display.pending_events():
+                select.select([self._display.fileno()], [], [], left)
+            elif is_last(self._display.next_event()):
+                return True
+        return False
+
+    def _drop_events(self) -> None:
         self._display.sync()
         while self._display.pending_events():
             self._display.next_event()
@@ -166,6 +208,10 @@ class Readers:
             except error.XError:
                 break
         return int(window.id)
+
+
+def _tells_of(received: object, window: Window) -> bool:
+    return isinstance(received, event.PropertyNotify) and received.window == window
 
 
 def _sleeps(pid: int) -> bool:
