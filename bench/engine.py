@@ -451,7 +451,9 @@ def write_large_run(folder: Path) -> int:
         file.write(journal.encode(Opened(epoch=1, at=1e9)))
         for key in keys:
             digest = "0123456789abcdef0123456789abcdef"
-            file.write(journal.encode(Planned(phase="eval", round=0, task=key.task, samples=1, digest=digest)))
+            file.write(
+                journal.encode(Planned(phase="eval", round=0, task=key.task, samples=1, digest=digest, of=INDEXED))
+            )
         for number, key in enumerate(keys):
             file.write(journal.encode(Started(key=key, attempt=1, epoch=1, at=1e9 + number)))
             file.write(journal.encode(Sealed(episode=_outcome(key, number), epoch=1)))

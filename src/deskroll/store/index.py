@@ -124,8 +124,6 @@ class Index:
         """Records of superseded coordinators, which do not count."""
         self._sizes: dict[tuple[str, int], int] = {}
         """How many tasks each phase and round have, as the last record of their plan says; 0: it does not say."""
-        self._there: Counter[tuple[str, int]] = Counter()
-        """How many of them are planned."""
         self._plans: dict[GroupKey, int] = {}
         """Where in `planned` each one is."""
         self._revised: dict[GroupKey, int] = {}
@@ -218,18 +216,21 @@ class Index:
 
     def unplanned(self, phase: str, round_: int) -> int:
         """How many tasks of a plan are missing: whoever wrote it died before all of it was durable."""
-        plan = (phase, round_)
-        return max(0, self._sizes.get(plan, 0) - self._there[plan])
+        return self._missing().get((phase, round_), 0)
 
     @property
     def plan_is_whole(self) -> bool:
         """Whether there is a plan, and nothing of it is missing."""
-        return bool(self.planned) and not any(self.unplanned(*plan) for plan in self._sizes)
+        return bool(self.planned) and not self._missing()
 
     @property
     def finished(self) -> bool:
         """Whether all is planned, and every planned episode has its outcome."""
         return self.plan_is_whole and not self.unfinished()
+
+    def _missing(self) -> dict[tuple[str, int], int]:
+        there = Counter((each.phase, each.round) for each in self.planned if each.samples)
+        return {plan: size - there[plan] for plan, size in self._sizes.items() if size > there[plan]}
 
     def keys(self) -> Iterator[EpisodeKey]:
         """Every planned episode, in the order of the plan."""
@@ -267,11 +268,9 @@ class Index:
     def _planned(self, record: Planned) -> None:
         plan, group = (record.phase, record.round), (record.phase, record.round, record.task)
         if record.revised and group in self._plans:
-            before = self.planned[self._plans[group]]
             self.planned[self._plans[group]] = record
             self._revised[group] = record.samples
             self._sizes[plan] = record.of
-            self._there[plan] += (record.samples > 0) - (before.samples > 0)
             return
         if group in self._plans:
             raise StoreError(f"task {plain(record.task)!r} is planned twice for {_round(record)}: plan each one once")
@@ -280,7 +279,6 @@ class Index:
         self._plans[group] = len(self.planned)
         self.planned.append(record)
         self._sizes[plan] = record.of
-        self._there[plan] += 1
 
     def _group(self, record: GroupOpened | GroupClosed) -> None:
         self.groups[record.phase, record.round, record.task] = record
