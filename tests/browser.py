@@ -1,7 +1,8 @@
-"""A real browser that plays a film and says how that went."""
+"""A real browser: plays a film and says how that went; opens a page and does there what a person would."""
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import json
 import os
@@ -10,9 +11,11 @@ import shutil
 import signal
 import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 needs_chromium = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
@@ -88,3 +91,65 @@ def played_by_chromium(path: Path, folder: Path) -> dict[str, Any]:
             browser.wait()
             server.shutdown()
             thread.join()
+
+
+def ask_page(page: Path, expressions: Sequence[str], folder: Path, *, width: int = 1280) -> list[Any]:
+    """Open a file in a window of that width and evaluate expressions there, one after the other; promises are awaited.
+
+    Whatever the page throws, or is refused by its own policy, fails.
+    """
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
+               "--remote-debugging-port=0", "--window-position=0,0", f"--window-size={width},900",
+               page.as_uri()]  # fmt: skip
+    browser = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert browser.stderr is not None
+        said = next(line for line in browser.stderr if "DevTools listening on" in line)
+        port = said.rpartition(":")[2].partition("/")[0]
+        return asyncio.run(asyncio.wait_for(_ask(f"http://127.0.0.1:{port}/json", page, expressions, width), 80))
+    finally:
+        os.killpg(browser.pid, signal.SIGKILL)
+        browser.communicate()
+
+
+async def _ask(tabs: str, page: Path, expressions: Sequence[str], width: int) -> list[Any]:
+    async with aiohttp.ClientSession() as session:
+        while True:
+            async with session.get(tabs) as answer:
+                found = [each for each in await answer.json() if each["url"] == page.as_uri()]
+            if found:
+                break
+            await asyncio.sleep(0.05)
+        async with session.ws_connect(found[0]["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+            troubles: list[str] = []
+            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+            for number, (method, params) in enumerate(
+                [("Log.enable", {}), ("Runtime.enable", {}), ("Emulation.setDeviceMetricsOverride", size)]
+            ):
+                await _call(socket, number, method, params, troubles)
+            values = []
+            loaded = (
+                "new Promise((on) => document.readyState === 'complete' ? on() : addEventListener('load', () => on()))"
+            )
+            for number, expression in enumerate([loaded, *expressions], 100):
+                params = {"expression": expression, "awaitPromise": True, "returnByValue": expression is not loaded}
+                values.append(await _call(socket, number, "Runtime.evaluate", params, troubles))
+            assert troubles == []
+            return [each["result"].get("value") for each in values[1:]]
+
+
+async def _call(
+    socket: aiohttp.ClientWebSocketResponse, number: int, method: str, params: dict[str, Any], troubles: list[str]
+) -> dict[str, Any]:
+    await socket.send_json({"id": number, "method": method, "params": params})
+    while True:
+        told = await socket.receive_json()
+        if told.get("method") == "Runtime.exceptionThrown":
+            troubles.append(str(told["params"]["exceptionDetails"]))
+        elif told.get("method") == "Log.entryAdded" and "Security" in told["params"]["entry"]["text"]:
+            troubles.append(told["params"]["entry"]["text"])
+        elif told.get("id") == number:
+            assert "exceptionDetails" not in told["result"], told
+            return dict(told["result"])

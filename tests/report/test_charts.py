@@ -11,14 +11,17 @@ def test_bars() -> None:
     found = charts(summary, episodes, [])
     assert found.outcomes.labels == ["os"]
     assert found.outcomes.parts == {"success": [2], "partial": [1], "failed": [1], "unscored": [1], "not run": [2]}
-    assert found.scores.parts["episodes"] == [1, 0, 0, 0, 0, 1, 0, 0, 0, 2]
+    assert found.scores.parts == {
+        "success": [0] * 9 + [2], "partial": [0] * 5 + [1] + [0] * 4, "failed": [1] + [0] * 9,
+    }  # fmt: skip
     assert found.steps.labels == ["0", "1", "2", "3"]
     assert found.steps.parts["success"] == [0, 0, 0, 2]
 
 
 def test_scores_on_the_edge_of_a_bin_and_beyond() -> None:
     episodes = [episode(f"t{n}", score) for n, score in enumerate([0.3, 0.7, -2.0, 5.0])]
-    counts = charts(summarise(4, episodes), episodes, []).scores.parts["episodes"]
+    parts = charts(summarise(4, episodes), episodes, []).scores.parts
+    counts = [sum(each) for each in zip(*parts.values(), strict=True)]
     assert (counts[3], counts[7], counts[0], counts[9]) == (1, 1, 1, 1)
 
 

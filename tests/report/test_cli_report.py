@@ -183,7 +183,7 @@ def test_compare_can_save_nothing(repeat_runs: list[Path], tmp_path: Path) -> No
         (["stats", "{run}", "{run}"], "named twice"),
         (["compare", "{run}", "{run}"], "named twice"),
         (["compare", "{run}", "{other}", "--out", "x.txt"], "use .json or .csv"),
-        (["report", "{run}", "--screens", "all"], "give --html FILE"),
+        (["report", "{run}", "--screens", "small"], "give --html FILE"),
         (["report", "{run}", "--csv", "{tmp}/no/where.csv"], "cannot write"),
         (["report", "{run}", "--csv", "-", "--json"], "both write to standard output"),
     ],

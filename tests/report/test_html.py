@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from PIL import Image
@@ -17,8 +18,9 @@ from PIL import Image
 from deskroll.errors import InputError
 from deskroll.report.html import render, write_html
 from deskroll.report.results import Results
-from deskroll.report.screens import WIDTH, Screens, Thumbnails
+from deskroll.report.screens import WIDTH, Pictures, Screens
 from deskroll.store import RunInfo, RunStore
+from tests.browser import ask_page, needs_chromium
 
 
 class Page(html.parser.HTMLParser):
@@ -53,9 +55,9 @@ class Page(html.parser.HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def page_of(root: Path, screens: Screens | None = None) -> tuple[str, Page]:
+def page_of(root: Path, screens: Screens | None = None, beside: Path | None = None) -> tuple[str, Page]:
     results = Results.read(root)
-    text = render(results, results.summary(), screens)
+    text = render(results, results.summary(), screens, beside)
     return text, Page(text)
 
 
@@ -73,7 +75,7 @@ def test_it_says_what_the_summary_says(full_run: Path) -> None:
     assert f"{overall.successes} of {overall.scored}" in text
     assert "not independent" in text
     assert "model qwen-vl" in text
-    assert len([each for each in page.named("details") if each.get("class") == "episode"]) == 56
+    assert len([each for each in page.named("details") if (each.get("class") or "").startswith("episode ")]) == 56
 
 
 def test_nothing_is_fetched_and_only_our_own_scripts_may_run(full_run: Path) -> None:
@@ -88,6 +90,7 @@ def test_nothing_is_fetched_and_only_our_own_scripts_may_run(full_run: Path) -> 
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy
     assert "http" not in policy
+    assert "connect-src" not in policy
     running = [text for attributes, text in page.scripts if attributes.get("type") != "application/json"]
     assert len(running) == 2
     for text in running + page.styles:
@@ -112,13 +115,14 @@ def test_hostile_text_stays_text(hostile_run: Path, full_run: Path) -> None:
 
 
 def test_screens_all_last_and_none(full_run: Path) -> None:
-    every = views(page_of(full_run, Screens.ALL)[1])
+    every = views(page_of(full_run, Screens.SMALL)[1])
     last = views(page_of(full_run, Screens.LAST)[1])
     none = views(page_of(full_run, Screens.NONE)[1])
     assert all(view["steps"] for view in none)
     assert sum(len(view["screens"]) for view in none) == 0
     assert all(len(view["screens"]) == 1 for view in last)
     assert all(view["steps"][-1]["screen"] == 0 for view in last)
+    assert all(each["data"] and not each["file"] for view in every for each in view["screens"])
     # Of two steps that saw the same screen there is one picture; the first is what the model saw before it acted.
     assert all(len(view["screens"]) == 1 + (len(view["steps"]) + 1) // 2 for view in every)
     assert {(str(view["start"]), str(view["steps"][0]["screen"])) for view in every} == {("0", "1")}
@@ -172,7 +176,7 @@ def png(width: int, height: int) -> bytes:
 
 
 def test_a_picture_is_made_small() -> None:
-    url = Thumbnails().url(png(1920, 1080))
+    url = Pictures().url(png(1920, 1080))
     assert url is not None
     head, _, body = url.partition(",")
     assert head == "data:image/jpeg;base64"
@@ -186,49 +190,142 @@ def test_a_picture_is_made_small() -> None:
     ids=["empty", "svg", "forged", "torn", "gif"],
 )
 def test_what_is_no_picture_is_left_out(image: bytes) -> None:
-    thumbnails = Thumbnails()
-    assert thumbnails.url(image) is None
-    assert thumbnails.left_out == 1
+    pictures = Pictures()
+    assert pictures.url(image) is None
+    assert pictures.left_out == 1
 
 
 def test_a_bomb_is_not_opened() -> None:
     out = io.BytesIO()
     Image.new("1", (20_000, 20_000)).save(out, "PNG")
-    assert Thumbnails().url(out.getvalue()) is None
+    assert Pictures().url(out.getvalue()) is None
 
 
 def test_the_budget_is_kept() -> None:
-    one = Thumbnails().url(png(100, 100))
+    one = Pictures().url(png(100, 100))
     assert one is not None
-    thumbnails = Thumbnails(budget=len(one) * 2)
-    assert [thumbnails.url(png(100, 100)) is not None for _ in range(4)].count(True) <= 2
-    assert thumbnails.left_out >= 2
+    pictures = Pictures(budget=len(one) * 2)
+    assert [pictures.url(png(100, 100)) is not None for _ in range(4)].count(True) <= 2
+    assert pictures.left_out >= 2
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_full_screens_are_those_that_are_stored(hostile_run: Path) -> None:
+    stored = {path.read_bytes() for path in hostile_run.glob("episodes/**/screens/*.png")}
+    held = [each["data"] for view in views(page_of(hostile_run, Screens.FULL)[1]) for each in view["screens"]]
+    assert held
+    assert all(base64.b64decode(str(each).removeprefix("data:image/png;base64,")) in stored for each in held)
+
+
+def test_beside_its_run_the_page_links_every_file(full_run: Path) -> None:
+    for view in views(page_of(full_run, Screens.NONE, full_run.parent)[1]):
+        assert view["screens"]
+        links = [str(each["file"]) for each in view["screens"]] + [str(each["address"]) for each in view["files"]]
+        assert all((full_run.parent / unquote(link)).is_file() for link in links)
+        assert {"conversation.json", "episode.json", "steps.jsonl"} <= {str(each["name"]) for each in view["files"]}
+        assert (full_run.parent / str(view["folder"])).is_dir()
+
+
+def test_a_name_that_leads_out_of_the_folder_is_no_link(full_run: Path, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    shutil.copytree(full_run, root)
+    steps = next(root.glob("episodes/*/*/*/*/*/steps.jsonl"))
+    steps.write_text(re.sub(r'"screens/[^"]*"', '"../../../../../../run.json"', steps.read_text()))
+    held = [each for view in views(page_of(root, Screens.SMALL, tmp_path)[1]) for each in view["screens"]]
+    assert not [each for each in held if "run.json" in str(each)]
+
+
+def test_marks_are_where_the_actions_went(full_run: Path) -> None:
+    view = views(page_of(full_run, Screens.SMALL)[1])[0]
+    step = view["steps"][0]
+    assert step["actions"] == ["CLICK x=200 y=140"]
+    assert step["marks"] == [{"x": round(200 / 1920, 5), "y": round(140 / 1080, 5), "what": "CLICK x=200 y=140"}]
+    # It is on what the agent saw when it decided: the screen before the step.
+    assert [each["before"] for each in view["steps"][:3]] == [
+        view["start"],
+        *(each["screen"] for each in view["steps"][:2]),
+    ]
+    assert view["steps"][1]["marks"] == []
+
+
+def test_what_was_said_is_on_a_page_of_few_episodes(hostile_run: Path, full_run: Path) -> None:
+    said = views(page_of(hostile_run)[1])[0]["conversation"]
+    assert said[0]["role"] == "user"
+    assert "do it" in str(said[0]["text"])
+    assert all(view["conversation"] == [] for view in views(page_of(full_run)[1]))
+
+
+@needs_chromium
 @pytest.mark.parametrize("run", ["full_run", "hostile_run"])
-def test_a_real_browser_draws_it(run: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    text, _ = page_of(request.getfixturevalue(run), Screens.LAST)
+def test_a_person_goes_through_the_steps_with_the_arrow_keys(
+    run: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    text, _ = page_of(request.getfixturevalue(run), Screens.SMALL)
     file = tmp_path / "page.html"
-    file.write_text(text.replace('<details class="episode"', '<details open class="episode"', 1), encoding="utf-8")
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
-               "--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom", str(file)]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=80, check=False)
-    assert re.search(r"<html[^>]* data-ready=\"yes\"", done.stdout), done.stderr
-    assert "Content Security Policy" not in done.stderr
-    assert "Uncaught" not in done.stderr
-    dom = Page(done.stdout)
-    assert [each for each in dom.named("ol") if each.get("class") == "trail"]
-    pictures = dom.named("img")
-    assert len(pictures) == 1
-    assert all((each.get("src") or "").startswith("data:image/jpeg;base64,") for each in pictures)
+    file.write_text(text, encoding="utf-8")
+    shown = "document.getElementById('place').textContent"
+    press = "(key) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true}))"
+    ready, _, first, second, back, pictures, marks = ask_page(
+        file,
+        [
+            "document.documentElement.dataset.ready",
+            "(async () => { const one = document.querySelector('.episode'); one.open = true;"
+            " while (!one.play) await new Promise((next) => setTimeout(next, 10)); })()",
+            f"({press})('ArrowRight'), {shown}",
+            f"({press})('ArrowRight'), {shown}",
+            f"({press})('ArrowLeft'), {shown}",
+            "[...document.querySelectorAll('.trail img')].map((each) => each.src.slice(0, 22))",
+            "document.querySelectorAll('#player .mark').length",
+        ],
+        tmp_path,
+    )
+    assert ready == "yes"
+    assert [first.partition(" ·")[0], second.partition(" ·")[0], back] == ["step 0", "step 1", first]
+    assert set(pictures) == {"data:image/jpeg;base64"}
+    assert marks == 1
+
+
+@needs_chromium
+def test_beside_its_run_it_shows_the_stored_screens(full_run: Path, tmp_path: Path) -> None:
+    root = tmp_path / "runs" / "a run"
+    shutil.copytree(full_run, root)
+    results = Results.read(root)
+    write_html(results, results.summary(), tmp_path / "page.html", Screens.NONE)
+    look = (
+        "(async () => { const one = document.querySelector('.episode'); one.open = true;"
+        " while (!one.play) await new Promise((next) => setTimeout(next, 10)); one.play();"
+        " const image = document.querySelector('#player img'); await image.decode();"
+        " return [image.naturalWidth, image.src]; })()"
+    )
+    ((width, source),) = ask_page(tmp_path / "page.html", [look], tmp_path)
+    assert width == 480
+    assert source.startswith(root.parent.as_uri())
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [1280, 420])
+def test_nothing_is_cut_off_and_no_word_is_broken(full_run: Path, tmp_path: Path, width: int) -> None:
+    text, _ = page_of(full_run, Screens.NONE)
+    file = tmp_path / "page.html"
+    file.write_text(text, encoding="utf-8")
+    # A word in two lines has more than one rectangle.
+    broken = (
+        "[...document.querySelectorAll('h1, h2, th, td, dt, .card p, .card .big, figcaption')].flatMap((each) =>"
+        " [...each.childNodes].filter((node) => node.nodeType === 3).flatMap((node) =>"
+        " [...node.data.matchAll(/[\\w.%]{2,24}/g)].filter((word) => { const range = document.createRange();"
+        " range.setStart(node, word.index); range.setEnd(node, word.index + word[0].length);"
+        " return new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1; })"
+        ".map((word) => word[0])))"
+    )
+    wide, words = ask_page(file, ["document.documentElement.scrollWidth", broken], tmp_path, width=width)
+    assert wide <= width
+    assert words == []
 
 
 def test_without_pillow_screens_are_taken_as_they_are() -> None:
     code = (
-        "import base64, sys\nsys.modules['PIL'] = None\nfrom deskroll.report.screens import Thumbnails\n"
-        "image = sys.stdin.buffer.read()\nassert Thumbnails().url(b'<svg/>') is None\n"
-        "assert Thumbnails().url(image) == 'data:image/png;base64,' + base64.b64encode(image).decode()"
+        "import base64, sys\nsys.modules['PIL'] = None\nfrom deskroll.report.screens import Pictures\n"
+        "image = sys.stdin.buffer.read()\nassert Pictures().url(b'<svg/>') is None\n"
+        "assert Pictures().url(image) == 'data:image/png;base64,' + base64.b64encode(image).decode()"
     )
     done = subprocess.run([sys.executable, "-c", code], input=png(8, 8), capture_output=True, check=False)
     assert done.returncode == 0, done.stderr

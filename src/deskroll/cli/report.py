@@ -30,8 +30,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 )  # fmt: skip
 @click.option("--html", "html_file", type=_FILE, help="Write a page with plots, every episode and its screens.")
 @click.option(
-    "--screens", type=click.Choice(["all", "last", "none"]),
-    help="Which screens the page shows. Default: all; with more than 50 episodes, the last of each.",
+    "--screens", type=click.Choice(["full", "small", "last", "none"]),
+    help="Which screens the page holds: all as they are, all made small, the last of each episode, or none; it links "
+    "the run's own in any case. Default: small; with more than 50 episodes, last.",
 )  # fmt: skip
 def report(run: str, as_json: bool, csv_file: Path | None, html_file: Path | None, screens: str | None) -> None:
     """Say what RUN came to: success over attempted and over scored, failures, time and cost.

@@ -131,6 +131,11 @@ class Message:
         return self._names
 
     @property
+    def calls(self) -> tuple[ToolRequest, ...]:
+        """The tool calls that it asks for, in order."""
+        return self._calls
+
+    @property
     def heavy(self) -> bool:
         """Whether there is anything that can be withheld: images, or a bulk."""
         return bool(self._names or self._bulk)

@@ -67,16 +67,20 @@ def _phases(summary: Summary) -> Bars:
     )
 
 
-def _scores(episodes: Iterable[Episode]) -> Bars:
+def _scores(episodes: Sequence[Episode]) -> Bars:
     """Ten bins; the last one holds 1 as well, whatever lies beyond is in the bin at that end."""
-    counts = Counter(
-        min(_BINS - 1, max(0, math.floor(score * _BINS + 1e-9)))
-        for episode in episodes
-        if (score := score_of(episode)) is not None
-    )
     labels = [f"{place / _BINS:.1f}" for place in range(_BINS)]
     labels[-1] = f"{(_BINS - 1) / _BINS:.1f}–1"
-    return Bars(labels=labels, parts={"episodes": [counts[place] for place in range(_BINS)]})
+    parts: dict[str, list[float]] = {}
+    for outcome in Outcome:
+        counts = Counter(
+            min(_BINS - 1, max(0, math.floor(score * _BINS + 1e-9)))
+            for episode in episodes
+            if outcome_of(episode) is outcome and (score := score_of(episode)) is not None
+        )
+        if counts:
+            parts[outcome.value] = [counts[place] for place in range(_BINS)]
+    return Bars(labels=labels, parts=parts)
 
 
 def _steps(episodes: Sequence[Episode]) -> Bars:

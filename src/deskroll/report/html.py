@@ -1,8 +1,9 @@
-"""One self-contained page of a run: no network, no other files, safe whatever tasks, models and desktops said.
+"""One page of a run: no network, safe whatever tasks, models and desktops said.
 
-Three fences: Jinja escapes all text (autoescape); data for scripts lies in JSON blocks in which `<`, `>` and `&` are
-escapes, and reaches the document through `textContent` alone; a Content-Security-Policy forbids every request, and
-every script and style but our own, which it names by their hashes.
+It stands for itself, and where it lies on the machine of its run it also shows and links the run's own files. Three
+fences: Jinja escapes all text (autoescape); data for scripts lies in JSON blocks in which `<`, `>` and `&` are escapes,
+and reaches the document through `textContent` alone; a Content-Security-Policy forbids every request but for pictures
+and films from where the page itself lies, and every script and style but our own, which it names by their hashes.
 """
 
 from __future__ import annotations
@@ -22,43 +23,47 @@ from deskroll import __version__
 from deskroll.errors import InputError, plain
 from deskroll.report import page, words
 from deskroll.report.charts import charts
+from deskroll.report.episode_view import Viewer
 from deskroll.report.results import Results
-from deskroll.report.screens import Screens, Thumbnails
+from deskroll.report.screens import Screens
 from deskroll.report.summary import Summary
 
-ALL_SCREENS_UP_TO = 50
-"""With more episodes than this, only the last screen of each is shown unless more are asked for."""
+ALL_UP_TO = 50
+"""With more episodes than this, the page holds only the last screen of each unless more are asked for, and links what
+was said instead of holding it."""
 
 _LONGEST = 100_000
 
 
 def write_html(results: Results, summary: Summary, path: Path, screens: Screens | None = None) -> None:
     """Write the page; `screens` says which ones it shows (none given: it depends on the number of episodes)."""
-    text = render(results, summary, screens)
+    text = render(results, summary, screens, path.parent)
     try:
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise InputError(f"cannot write the page {path}: {error.strerror or error}; give another file") from error
 
 
-def render(results: Results, summary: Summary, screens: Screens | None = None) -> str:
-    """The page as text."""
+def render(results: Results, summary: Summary, screens: Screens | None = None, beside: Path | None = None) -> str:
+    """The page as text; `beside` is the folder that it will lie in, none where its links would lead nowhere."""
+    few = len(results.outcomes) <= ALL_UP_TO
     if screens is None:
-        screens = Screens.ALL if len(results.outcomes) <= ALL_SCREENS_UP_TO else Screens.LAST
-    thumbnails = Thumbnails()
+        screens = Screens.SMALL if few else Screens.LAST
     episodes = page.chosen(results)
-    views = [_json(page.view(results, episode, screens, thumbnails)) for episode in episodes]
+    viewer = Viewer(results, screens, beside, talk=few)
+    views = [_json(viewer.view(episode)) for episode in episodes]
     style, library, script = _static("report.css"), _static("chart.umd.js"), _static("report.js")
     return _environment().get_template("report.html.j2").render(
         results=results,
         summary=summary,
+        state=_state(summary),
         facts=page.facts(results),
         config=page.config(results),
         rows=[page.row(number, episode, results) for number, episode in enumerate(episodes)],
         views=views,
         charts=_json(charts(summary, results.outcomes, results.changes, results.starts)),
         screens=screens.value,
-        screens_left_out=thumbnails.left_out,
+        screens_left_out=viewer.pictures.left_out,
         policy=_policy(style, [library, script]),
         style=Markup(style),  # noqa: S704  (our own file)
         library=Markup(library),  # noqa: S704  (our own file)
@@ -67,6 +72,13 @@ def render(results: Results, summary: Summary, screens: Screens | None = None) -
         now=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         words=words,
     )  # fmt: skip
+
+
+def _state(summary: Summary) -> str:
+    """The colour of the run's state: green where all of it is done and scored, and nothing else is."""
+    if not summary.finished or summary.overall.unscored:
+        return "broken" if summary.finished and not summary.overall.scored else "open"
+    return "done"
 
 
 def _environment() -> jinja2.Environment:
@@ -94,8 +106,8 @@ def _static(name: str) -> str:
 def _policy(style: str, scripts: list[str]) -> str:
     allowed = " ".join(map(_hash, scripts))
     return (
-        f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {allowed}; style-src {_hash(style)}; img-src data: 'self' file:; "
+        "media-src 'self' file:; base-uri 'none'; form-action 'none'"
     )
 
 

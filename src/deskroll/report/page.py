@@ -1,4 +1,4 @@
-"""What the page of a run says, as plain data: the header, one row an episode, and each episode's steps.
+"""What the page of a run says, as plain data: the header, and one row an episode; `episode_view` has their steps.
 
 All text that comes from tasks, models or desktops is made printable and cut here; escaping it for HTML and JSON is the
 business of `html.py`.
@@ -7,23 +7,19 @@ business of `html.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from deskroll.actions import Action
-from deskroll.errors import InputError, MissingDependency, StoreError, plain
-from deskroll.models.messages import Message
+from deskroll.errors import plain
 from deskroll.report import words
+from deskroll.report.episode_view import times
 from deskroll.report.outcome import outcome_of, score_of, succeeded, unscored_because
 from deskroll.report.results import Results
-from deskroll.report.screens import Screens, Thumbnails
-from deskroll.store import AttemptReader
-from deskroll.types import Episode, Record, Step
+from deskroll.types import Episode, Record
 
 MAX_EPISODES = 2_000
 """Rows of the page; beyond that, those that were no success come first."""
-MAX_STEPS = 200
 _LONG, _SHORT, _CONFIG = 4_000, 300, 50_000
 _OF_DESKTOPS = ("provider", "num_vms")
 _FACTS = ("tasks", "env", "agent", "model", "provider", "num_vms", "num_rollouts", "group_size", "max_turns", "seed")
@@ -57,28 +53,6 @@ class Row(Record, frozen=True):
     cost_usd: float | None
     tokens: int
     facts: tuple[Fact, ...]
-
-
-class StepView(Record, frozen=True):
-    """One step of an episode, to be looked at."""
-
-    index: int
-    thought: str
-    actions: list[str]
-    results: list[str]
-    took: str
-    screen: int | None
-    """Its place among the episode's pictures."""
-
-
-class EpisodeView(Record, frozen=True):
-    """What is shown when an episode is opened."""
-
-    steps: list[StepView]
-    screens: list[str]
-    start: int | None
-    """The place among the pictures of what the model saw before its first action."""
-    note: str
 
 
 def facts(results: Results) -> list[Fact]:
@@ -157,96 +131,10 @@ def _episode_facts(episode: Episode, results: Results) -> Iterable[Fact]:
         "model": _short(" ".join((episode.model, *episode.versions))),
         "desktop": _short(episode.desktop),
         "attempt": str(episode.attempt) if episode.attempt > 1 else "",
-        "time": _times(episode.seconds),
+        "time": times(episode.seconds),
         "tokens": used if usage.calls else "",
     }  # fmt: skip
     return (Fact(name=name, value=value) for name, value in said.items() if value)
-
-
-def view(results: Results, episode: Episode, screens: Screens, thumbnails: Thumbnails) -> EpisodeView:
-    """The steps and screens of the attempt that counts."""
-    attempt = results.run.attempt(episode.key, episode.attempt)
-    try:
-        steps = attempt.steps()
-    except (StoreError, MissingDependency) as error:
-        return EpisodeView(steps=[], screens=[], start=None, note=_long(f"Its steps cannot be read: {error}"))
-    shown = steps[:MAX_STEPS]
-    start = _first_screen(attempt, steps) if screens is Screens.ALL else ""
-    seen = [step.screen for step in (shown if screens is Screens.ALL else steps) if step.screen]
-    wanted = {Screens.ALL: [start, *seen], Screens.LAST: seen[-1:], Screens.NONE: []}[screens]
-    pictures = _pictures(attempt, wanted, thumbnails)
-    places = {name: place for place, name in enumerate(pictures)}
-    more = len(steps) - len(shown)
-    return EpisodeView(
-        steps=[_step(step, places) for step in shown],
-        screens=list(pictures.values()),
-        start=places.get(start),
-        note=f"{words.counted(more, 'more step')} in the run's folder." if more > 0 else _no_steps(steps),
-    )
-
-
-def _no_steps(steps: list[Step]) -> str:
-    return "" if steps else "It has no steps."
-
-
-def _pictures(attempt: AttemptReader, wanted: Iterable[str], thumbnails: Thumbnails) -> dict[str, str]:
-    """Data URLs by the names of screens, each once; what cannot be read or has no room is left out."""
-    pictures: dict[str, str] = {}
-    for name in filter(None, dict.fromkeys(wanted)):
-        try:
-            url = thumbnails.url(attempt.image(name))
-        except StoreError:
-            thumbnails.left_out += 1
-            continue
-        if url is not None:
-            pictures[name] = url
-    return pictures
-
-
-def _first_screen(attempt: AttemptReader, steps: Sequence[Step]) -> str:
-    """The name of the last screen that the first request showed; empty where it showed none."""
-    sent = steps[0].sent if steps else None
-    try:
-        messages = attempt.messages()[: sent.messages if sent is not None else None]
-    except StoreError:
-        return ""
-    found = ""
-    for stored in messages:
-        try:
-            message = Message.restore(stored, attempt.image)
-        except (InputError, UnicodeDecodeError):
-            continue
-        if message.role == "assistant":
-            break
-        found = message.names[-1] if message.names else found
-    return found
-
-
-def _step(step: Step, places: Mapping[str, int]) -> StepView:
-    said = step.thought or (step.completion.text if step.completion else "")
-    return StepView(
-        index=step.index,
-        thought=_long(said),
-        actions=[shown_action(action) for action in step.actions],
-        results=[_short(result) for result in step.results if result],
-        took=_times(step.seconds),
-        screen=places.get(step.screen),
-    )
-
-
-def _times(seconds: Mapping[str, float]) -> str:
-    return ", ".join(f"{plain(name, 30)} {words.duration(took)}" for name, took in seconds.items() if took >= 0.001)
-
-
-def shown_action(action: Action) -> str:
-    """An action as a person reads it: `CLICK x=10 y=20`."""
-    fields = msgspec.to_builtins(action)
-    kind = fields.pop("type")
-    return _short(" ".join([kind, *(f"{name}={_value(value)}" for name, value in fields.items())]))
-
-
-def _value(value: object) -> str:
-    return msgspec.json.encode(value).decode() if not isinstance(value, (int, float)) else f"{value:g}"
 
 
 def _long(text: str) -> str:

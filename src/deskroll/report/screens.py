@@ -1,4 +1,4 @@
-"""Screens on a page: small pictures as data URLs, within a budget.
+"""Screens on a page: pictures as data URLs, small or as they are, within a budget.
 
 A screen comes from a desktop that a model used, so it is not trusted: only PNG and JPEG of a bounded size are opened,
 and what cannot be read is left out. Without Pillow (the `local` extra) screens are taken as they are.
@@ -14,7 +14,9 @@ import warnings
 WIDTH = 640
 """Pixels across of a picture on the page."""
 BUDGET = 40_000_000
-"""Characters of all data URLs of a page; what comes after is left out, and the page says so."""
+FULL_BUDGET = 400_000_000
+"""Characters of all data URLs of a page, of small pictures and of whole screens; what comes after is left out, and the
+page says so."""
 MAX_PIXELS = 50_000_000
 MAX_BYTES = 20_000_000
 _QUALITY = 72
@@ -23,25 +25,29 @@ _JPEG = b"\xff\xd8\xff"
 
 
 class Screens(enum.StrEnum):
-    """Which screens a page shows."""
+    """Which screens a page holds itself; where it lies beside its run, it links all of them."""
 
-    ALL = "all"
+    FULL = "full"
+    """All, as they are stored."""
+    SMALL = "small"
+    """All, made small."""
     LAST = "last"
-    """The last one of each episode."""
+    """The last one of each episode, made small."""
     NONE = "none"
 
 
-class Thumbnails:
+class Pictures:
     """Makes data URLs of screens until the budget is used up."""
 
-    def __init__(self, budget: int = BUDGET) -> None:
-        self._left = budget
+    def __init__(self, screens: Screens = Screens.SMALL, budget: int | None = None) -> None:
+        self._full = screens is Screens.FULL
+        self._left = budget if budget is not None else FULL_BUDGET if self._full else BUDGET
         self.left_out = 0
         """Screens for which there was no room, or which could not be read."""
 
     def url(self, image: bytes) -> str | None:
         """The screen as a data URL; none when it is left out."""
-        made = _thumbnail(image) if self._left > 0 and len(image) <= MAX_BYTES else None
+        made = _picture(image, full=self._full) if self._left > 0 and len(image) <= MAX_BYTES else None
         if made is None or len(made) > self._left:
             self.left_out += 1
             return None
@@ -49,7 +55,7 @@ class Thumbnails:
         return made
 
 
-def _thumbnail(image: bytes) -> str | None:
+def _picture(image: bytes, *, full: bool) -> str | None:
     kind = "png" if image.startswith(_PNG) else "jpeg" if image.startswith(_JPEG) else None
     if kind is None:
         return None
@@ -62,6 +68,9 @@ def _thumbnail(image: bytes) -> str | None:
             warnings.simplefilter("ignore")  # a size that Pillow warns of is refused below
             if picture.width * picture.height > MAX_PIXELS:
                 return None
+            if full:
+                picture.load()  # a torn one is left out, too
+                return _data_url(kind, image)
             picture.draft("RGB", (WIDTH, WIDTH))
             small = picture.convert("RGB")
             small.thumbnail((WIDTH, WIDTH * 4), reducing_gap=2.0)

@@ -77,13 +77,12 @@ function drawPhases(bars) {
   });
 }
 
-function drawHistogram(id, bars, legend, title) {
+function drawHistogram(id, bars, title) {
   draw(id, 0, {
     type: "bar",
     data: {
       labels: bars.labels,
-      datasets: legend ? stacked(bars).map((each) => ({ ...each, maxBarThickness: 60 })) : Object.values(bars.parts).map(
-        (values) => ({ data: values, backgroundColor: colour("accent"), borderRadius: 3 })),
+      datasets: stacked(bars).map((each) => ({ ...each, maxBarThickness: 60 })),
     },
     options: options({
       datasets: { bar: { categoryPercentage: 0.94, barPercentage: 0.94 } },
@@ -91,7 +90,6 @@ function drawHistogram(id, bars, legend, title) {
         x: axis({ stacked: true, ...bare, title: { display: true, text: title, color: colour("dim") } }),
         y: axis({ stacked: true, ticks: whole }),
       },
-      plugins: legend ? {} : { legend: { display: false } },
     }),
   });
 }
@@ -168,8 +166,8 @@ function drawAll() {
   Chart.defaults.font.size = 12.5;
   drawOutcomes(data.outcomes);
   drawPhases(data.phases);
-  drawHistogram("plot-scores", data.scores, false, "score");
-  drawHistogram("plot-steps", data.steps, true, "steps");
+  drawHistogram("plot-scores", data.scores, "score");
+  drawHistogram("plot-steps", data.steps, "steps");
   drawTimeline(data.timeline);
 }
 
@@ -215,43 +213,158 @@ function element(tag, className, text) {
   return made;
 }
 
-function picture(url, what) {
+// --- an episode ---
+
+// A screen: what the page holds of it; large, the run's own file where that is to be had.
+function picture(screen, what, large) {
   const image = element("img");
-  if (!url.startsWith("data:image/")) return image;
-  image.src = url;
+  const held = screen.data.startsWith("data:image/") ? screen.data : "";
   image.alt = what;
-  image.addEventListener("click", () => image.classList.toggle("large"));
+  if (large && screen.file) {
+    image.addEventListener("error", () => { if (held && image.src !== held) image.src = held; });
+    image.src = screen.file;
+  } else {
+    image.loading = "lazy";
+    image.src = held || screen.file;
+  }
   return image;
 }
 
-function stepItem(step, screens) {
-  const item = element("li", step.screen === null ? "" : "seen");
+// A screen with a mark where each action of a step went.
+function marked(screen, marks, what, large) {
+  const frame = element("div", "frame");
+  frame.append(picture(screen, what, large));
+  marks.forEach((mark, number) => {
+    const dot = element("span", "mark", marks.length > 1 ? String(number + 1) : "");
+    dot.style.left = `${mark.x * 100}%`;
+    dot.style.top = `${mark.y * 100}%`;
+    dot.title = mark.what;
+    frame.append(dot);
+  });
+  return frame;
+}
+
+function stepWords(step) {
   const body = element("div");
   if (step.thought) body.append(element("div", "said", step.thought));
   for (const action of step.actions) body.append(element("code", "", action));
   for (const result of step.results) body.append(element("div", "result", result));
   if (step.took) body.append(element("div", "took", step.took));
-  item.append(element("span", "index", String(step.index)), body);
-  if (step.screen !== null) item.append(picture(screens[step.screen], `The screen after step ${step.index}`));
+  return body;
+}
+
+// What there is to look at, one after the other: each step with what the agent saw, and how the screen was left.
+function frames(view) {
+  const found = view.steps.map((step) => (
+    { name: String(step.index), screen: step.before, marks: step.marks, words: () => stepWords(step), what: `What the agent saw at step ${step.index}` }));
+  const seen = view.steps.map((step) => step.screen).filter((place) => place !== null);
+  if (seen.length) {
+    const what = "The screen after the last step";
+    found.push({ name: "end", screen: seen.at(-1), marks: [], words: () => element("div", "result", what), what });
+  }
+  return found;
+}
+
+function frameItem(frame, screens, show) {
+  const item = element("li", frame.screen === null ? "" : "seen");
+  item.append(element("span", "index", frame.name), frame.words());
+  if (frame.screen !== null) {
+    const button = element("button", "look");
+    button.type = "button";
+    button.append(marked(screens[frame.screen], frame.marks, frame.what, false));
+    button.addEventListener("click", show);
+    item.append(button);
+  }
   return item;
 }
 
-function startItem(url) {
-  const item = element("li", "seen");
-  const what = "What the model saw before its first action";
-  item.append(element("span", "index", "start"), element("div", "result", what), picture(url, what));
-  return item;
+function fileLine(view) {
+  const line = element("p", "files");
+  line.append(element("span", "dim", "files "));
+  for (const file of view.files) {
+    const link = element("a", "", file.name);
+    link.href = file.address;
+    link.target = "_blank";
+    link.rel = "noopener noreferrer";
+    line.append(link, " ");
+  }
+  line.append(element("span", "folder", view.folder));
+  return line;
+}
+
+function film(view) {
+  const file = view.files.find((each) => each.name === "recording.mp4");
+  if (!file) return [];
+  const video = element("video");
+  video.controls = true;
+  video.preload = "none";
+  video.src = file.address;
+  const part = element("details", "part");
+  part.append(element("summary", "", "Recording"), video);
+  return [part];
+}
+
+function talk(view) {
+  if (!view.conversation.length) return [];
+  const part = element("details", "part");
+  part.append(element("summary", "", `Conversation, ${view.conversation.length} messages`));
+  for (const said of view.conversation) {
+    const line = element("div", "message");
+    line.append(element("span", "role", said.role), element("div", "said", said.text));
+    part.append(line);
+  }
+  return [part];
+}
+
+const player = document.getElementById("player");
+let playing = null;
+
+function play(all, screens, place) {
+  playing = { all, screens, place };
+  const frame = all[place];
+  document.getElementById("place").textContent = frame.name === "end" ? "after the last step" : `step ${frame.name} · ${place + 1} of ${all.length}`;
+  const screen = frame.screen === null ? null : screens[frame.screen];
+  player.querySelector(".stage").replaceChildren(
+    screen ? marked(screen, frame.marks, frame.what, true) : element("p", "dim", "This page has no screen of it."));
+  player.querySelector(".words").replaceChildren(frame.words());
+  const whole = document.getElementById("whole");
+  whole.hidden = !(screen && screen.file);
+  if (screen && screen.file) whole.href = screen.file;
+  for (const button of player.querySelectorAll("[data-go]")) button.disabled = !all[place + Number(button.dataset.go)];
+  if (!player.open) player.showModal();
+}
+
+function go(by) {
+  const next = playing.place + by;
+  if (playing.all[next]) play(playing.all, playing.screens, next);
 }
 
 function open(episode) {
   const block = episode.querySelector("script");
   if (!episode.open || !block) return;
   const view = JSON.parse(block.textContent);
+  const all = frames(view);
   const steps = element("ol", "trail");
-  if (view.start !== null) steps.append(startItem(view.screens[view.start]));
-  for (const step of view.steps) steps.append(stepItem(step, view.screens));
-  block.replaceWith(steps, ...(view.note ? [element("p", "dim", view.note)] : []));
+  all.forEach((frame, place) => steps.append(frameItem(frame, view.screens, () => play(all, view.screens, place))));
+  episode.play = () => play(all, view.screens, 0);
+  block.replaceWith(fileLine(view), ...film(view), ...talk(view), steps, ...(view.note ? [element("p", "dim", view.note)] : []));
 }
+
+player.addEventListener("keydown", (event) => {
+  if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
+    event.preventDefault();
+    go(event.key === "ArrowRight" ? 1 : -1);
+  }
+});
+player.addEventListener("click", (event) => { if (event.target === player) player.close(); });
+for (const button of player.querySelectorAll("[data-go]")) button.addEventListener("click", () => go(Number(button.dataset.go)));
+document.getElementById("close").addEventListener("click", () => player.close());
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "ArrowRight" || player.open || !(event.target instanceof Element)) return;
+  if (event.target.matches("input, video")) return;
+  const episode = event.target.closest(".episode[open]") ?? list.querySelector(".episode[open]:not([hidden])");
+  if (episode?.play) episode.play();
+});
 
 for (const button of document.querySelectorAll("[data-filter]")) {
   button.addEventListener("click", () => {
