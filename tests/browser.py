@@ -99,8 +99,7 @@ def ask_page(page: Path, expressions: Sequence[str], folder: Path, *, width: int
     Whatever the page throws, or is refused by its own policy, fails.
     """
     command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
-               "--remote-debugging-port=0", "--window-position=0,0", f"--window-size={width},900",
-               page.as_uri()]  # fmt: skip
+               "--remote-debugging-port=0", f"--window-size={width},900", "about:blank"]  # fmt: skip
     browser = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -116,25 +115,21 @@ def ask_page(page: Path, expressions: Sequence[str], folder: Path, *, width: int
 
 async def _ask(tabs: str, page: Path, expressions: Sequence[str], width: int) -> list[Any]:
     async with aiohttp.ClientSession() as session:
-        while True:
-            async with session.get(tabs) as answer:
-                found = [each for each in await answer.json() if each["url"] == page.as_uri()]
-            if found:
-                break
-            await asyncio.sleep(0.05)
-        async with session.ws_connect(found[0]["webSocketDebuggerUrl"], max_msg_size=0) as socket:
-            troubles: list[str] = []
+        async with session.get(tabs) as answer:
+            tab = next(each for each in await answer.json() if each["type"] == "page")
+        async with session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket:
             size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-            for number, (method, params) in enumerate(
-                [("Log.enable", {}), ("Runtime.enable", {}), ("Emulation.setDeviceMetricsOverride", size)]
-            ):
+            calls: list[tuple[str, dict[str, Any]]] = [
+                ("Log.enable", {}), ("Runtime.enable", {}), ("Page.enable", {}),
+                ("Emulation.setDeviceMetricsOverride", size), ("Page.navigate", {"url": page.as_uri()}),
+            ]  # fmt: skip
+            troubles: list[str] = []
+            for number, (method, params) in enumerate(calls):
                 await _call(socket, number, method, params, troubles)
+            loaded = "new Promise((on) => document.readyState === 'complete' ? on(1) : onload = () => on(1))"
             values = []
-            loaded = (
-                "new Promise((on) => document.readyState === 'complete' ? on() : addEventListener('load', () => on()))"
-            )
-            for number, expression in enumerate([loaded, *expressions], 100):
-                params = {"expression": expression, "awaitPromise": True, "returnByValue": expression is not loaded}
+            for number, expression in enumerate([loaded, *expressions], len(calls)):
+                params = {"expression": expression, "awaitPromise": True, "returnByValue": True}
                 values.append(await _call(socket, number, "Runtime.evaluate", params, troubles))
             assert troubles == []
             return [each["result"].get("value") for each in values[1:]]
