@@ -5,14 +5,16 @@
 #   BENCH=pool BENCH_ARGS=--quick       which benchmark `make bench` runs (all, unless told), and how
 SHELL := /bin/bash
 PYTHON ?= python3
+SOAK ?= 10
 BENCH ?= desktop recording suite pool engine scale
 export PYTHON
 
-.PHONY: help setup demo test lint format bench lock clean
+.PHONY: help setup demo test soak lint format bench lock clean
 
 help:
 	@echo 'make demo      deskroll at work on embedded desktops: no key, no virtual machine'
 	@echo 'make test      the test suite                     (PYTEST_ARGS="-k pool")'
+	@echo 'make soak      500 kills, stops and clock steps  (SOAK=1: a ninth of that)'
 	@echo 'make lint      ruff and mypy'
 	@echo 'make format    let ruff rewrite the sources'
 	@echo 'make bench     the benchmarks                     (BENCH=pool BENCH_ARGS=--quick)'
@@ -30,6 +32,10 @@ demo:
 test:
 	@scripts/prepare dev local demo test
 	@scripts/test $(PYTEST_ARGS)
+
+soak:
+	@scripts/prepare dev local demo test
+	@DESKROLL_SOAK=$(SOAK) scripts/test -s tests/rollout/test_nothing_lost.py
 
 lint:
 	@scripts/prepare dev
