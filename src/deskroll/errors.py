@@ -14,7 +14,7 @@
         ├── DesktopError             desktop    the machine with the screen
         │   ├── BootError            it never came up
         │   ├── DesktopTimeout       a call's deadline passed
-        │   ├── DesktopLost          it is gone, or a part of it died: use another one
+        │   ├── DesktopLost          it is gone, or a part of it died: use another one (`cause` says where that lies)
         │   ├── ResetError           it could not be reset: it is replaced, never handed out
         │   ├── LeaseLost            the lease is over: the desktop belongs to somebody else by now
         │   ├── NoDesktop            the pool cannot serve a request, and says why
@@ -58,6 +58,17 @@ class FailureClass(enum.StrEnum):
     """The process that ran it died or hung: run again by itself, never scored 0."""
     CANCELLED = "cancelled"
     """Somebody stopped it."""
+
+
+class DeathCause(enum.StrEnum):
+    """Where the cause of a desktop's death lies, as far as those who watch over it can tell."""
+
+    INSIDE = "inside"
+    """In the desktop: a part of it ended or crashed by itself, or the desktop used up what it was allowed."""
+    OUTSIDE = "outside"
+    """On its host: somebody ended what nothing inside a desktop can reach."""
+    UNKNOWN = "unknown"
+    """It cannot be told."""
 
 
 class DeskrollError(Exception):
@@ -120,6 +131,10 @@ class DesktopTimeout(DesktopError):
 
 class DesktopLost(DesktopError):
     """A desktop is gone or a part of it died; it must be replaced."""
+
+    def __init__(self, message: str, cause: DeathCause = DeathCause.UNKNOWN) -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class ResetError(DesktopError):

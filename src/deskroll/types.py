@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from deskroll.actions import Action
-from deskroll.errors import DeskrollError, FailureClass, InputError
+from deskroll.errors import DeathCause, DeskrollError, DesktopLost, FailureClass, InputError
 
 _log = logging.getLogger(__name__)
 
@@ -172,13 +172,16 @@ class Failure(Record, frozen=True):
     kind: str
     """The name of the error class, e.g. `DesktopLost`."""
     message: str
+    cause: DeathCause | None = None
+    """Where the cause lies, of a desktop that was lost; None for every other failure."""
 
     @classmethod
     def of(cls, error: DeskrollError) -> Failure:
         """The record of an error that carries its class."""
         if error.failure is None:
             raise ValueError(f"{type(error).__name__} has no failure class: put a boundary() around its origin")
-        return cls(failure_class=error.failure, kind=type(error).__name__, message=str(error))
+        cause = error.cause if isinstance(error, DesktopLost) else None
+        return cls(failure_class=error.failure, kind=type(error).__name__, message=str(error), cause=cause)
 
 
 class Sent(Record, frozen=True):

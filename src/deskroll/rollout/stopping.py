@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from deskroll import errors
-from deskroll.errors import DeskrollError
+from deskroll.errors import DeskrollError, DesktopLost
 from deskroll.types import Failure
 
 
 def error_of(failure: Failure) -> DeskrollError:
     """The error that the record was made of, by its kind."""
+    if failure.kind == DesktopLost.__name__ and failure.cause is not None:
+        return DesktopLost(failure.message, failure.cause)
     kind = getattr(errors, failure.kind, None)
     if isinstance(kind, type) and issubclass(kind, DeskrollError) and kind.failure is failure.failure_class:
         return kind(failure.message)

@@ -19,7 +19,7 @@ from deskroll.desktops.guest.machine import Machine
 from deskroll.desktops.guest.requests import LOCAL_HOST, MAX_BODY, BadRequest, time_left
 from deskroll.desktops.guest.routes import MACHINE, execute, files, observe, ours, recording, windows
 from deskroll.desktops.x11.connection import XRequestError
-from deskroll.errors import ActionError, DesktopError, DesktopLost
+from deskroll.errors import ActionError, DeathCause, DesktopError, DesktopLost
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except ActionError as error:
         return _answer(400, str(error))
     except DesktopLost as error:
-        return _answer(503, str(error), lost=True)
+        return _answer(503, str(error), lost=error.cause)
     except (DesktopError, XRequestError) as error:
         return _answer(500, str(error))
     except TimeoutError:
@@ -94,8 +94,8 @@ def _explain(request: web.Request, error: web.HTTPException) -> str:
     return error.text or error.reason
 
 
-def _answer(status: int, message: str, *, lost: bool = False) -> web.Response:
+def _answer(status: int, message: str, *, lost: DeathCause | None = None) -> web.Response:
     body: dict[str, object] = {"status": "error", "message": message, "error": message}
-    if lost:
-        body["lost"] = True
+    if lost is not None:
+        body |= {"lost": True, "cause": lost}
     return web.json_response(body, status=status)

@@ -15,7 +15,7 @@ import msgspec
 
 from deskroll.desktops.base import Address
 from deskroll.desktops.guest.requests import LEASE_HEADER, LOCAL_HOST, TIMEOUT_HEADER
-from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError, LeaseLost, plain
+from deskroll.errors import DeathCause, DesktopError, DesktopLost, DesktopTimeout, GuestError, LeaseLost, plain
 
 T = TypeVar("T")
 MAX_ANSWER = 64 * 1024 * 1024
@@ -33,6 +33,8 @@ class _Refusal(msgspec.Struct):
     message: str = ""
     error: str = ""
     lost: bool = False
+    cause: str = ""
+    """Of a desktop that is lost: a `DeathCause`."""
 
 
 class Hold(Protocol):
@@ -153,7 +155,7 @@ class Transport:
         reason = plain(refusal.message or refusal.error, _LONGEST_REASON, keep="\n\t") or f"status {status}"
         message = f"desktop {self.address.id}: {method} {path}: {reason}"
         if refusal.lost:
-            return DesktopLost(message)
+            return DesktopLost(message, _believed(refusal.cause))
         if status == 504:
             return DesktopTimeout(message)
         return GuestError(message, status)
@@ -174,6 +176,11 @@ class Transport:
 
 # Deadlines are asyncio's, so that they hold for connecting, sending and reading alike.
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
+
+
+def _believed(cause: str) -> DeathCause:
+    """What a guest says of its death. That it came from outside would acquit who acts inside, who may have said it."""
+    return DeathCause.INSIDE if cause == DeathCause.INSIDE else DeathCause.UNKNOWN
 
 
 def _connector(endpoint: str) -> aiohttp.BaseConnector:

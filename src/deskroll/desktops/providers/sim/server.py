@@ -18,7 +18,7 @@ from deskroll.desktops.providers.sim.contents import MAX_FILE
 from deskroll.desktops.providers.sim.endpoints import ENDPOINTS, UPLOAD, as_json
 from deskroll.desktops.providers.sim.world import SimWorld
 from deskroll.desktops.scratch import scratch_folder
-from deskroll.errors import DesktopError, DesktopLost
+from deskroll.errors import DeathCause, DesktopError, DesktopLost
 
 _BACKLOG = 4096
 """Connections that may wait: beyond, a unix socket refuses at once, and thousands of holders can come together."""
@@ -69,7 +69,7 @@ class SimServer:
         try:
             return await self._serve(request)
         except DesktopLost as error:
-            return _refusal(503, str(error), lost=True)
+            return _refusal(503, str(error), lost=error.cause)
         except BadRequest as error:
             return _refusal(error.status, str(error))
         except web.HTTPException as error:
@@ -93,6 +93,6 @@ class SimServer:
         return await endpoint(desktop, request)
 
 
-def _refusal(status: int, message: str, *, lost: bool = False) -> web.Response:
+def _refusal(status: int, message: str, *, lost: DeathCause | None = None) -> web.Response:
     body: dict[str, object] = {"status": "error", "message": message, "error": message}
-    return as_json({**body, "lost": True} if lost else body, status)
+    return as_json({**body, "lost": True, "cause": lost} if lost is not None else body, status)
