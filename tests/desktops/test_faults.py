@@ -31,7 +31,6 @@ PARTS = [
     "at-spi-bus-launcher",
     "deskroll-guest",
     "first",
-    "cat",
     "a11y bus",
     "registry",
 ]

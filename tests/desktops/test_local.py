@@ -16,6 +16,7 @@ import pytest
 from deskroll.actions import Typing
 from deskroll.desktops.base import DesktopSpec, Observe
 from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.desktops.providers.local import places
 from deskroll.desktops.providers.local.limits import control_groups_available
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.errors import BootError, DesktopError, DesktopLost, InputError
@@ -257,6 +258,60 @@ def test_a_killed_owner_leaves_nothing(number: signal.Signals, runtime_folder: P
         owner.wait()
     for desktop_id in ids:
         wait_until(lambda i=desktop_id: not leftovers(i, runtime_folder), f"{desktop_id} is gone with its owner")
+
+
+CLINGING = """
+import ctypes, os, signal, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for number in range(1, 65):
+            try: signal.signal(number, signal.SIG_IGN)
+            except (OSError, ValueError): pass
+        libc = ctypes.CDLL(None, use_errno=True)
+        for attack in (lambda: os.kill(1, signal.SIGSTOP), lambda: os.kill(1, signal.SIGKILL),
+                       lambda: libc.ptrace(16, 1, 0, 0)):  # PTRACE_ATTACH
+            try: attack()
+            except OSError: pass
+        open("/tmp/clings", "w").close()
+        time.sleep(1000)
+"""
+OWNER_OF_DAEMON = """
+import asyncio, sys
+from deskroll.desktops.base import DesktopSpec
+from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.desktops.providers.local.provider import LocalProvider
+async def main():
+    async with LocalProvider() as provider:
+        address = await provider.boot(DesktopSpec(width=640, height=480))
+        async with GuestDesktop(address) as desktop:
+            await desktop.run(["python3", "-c", sys.argv[1]])
+            await desktop.run("until test -e /tmp/clings; do sleep 0.05; done")
+        print(address.id, flush=True)
+        await asyncio.sleep(1000)
+asyncio.run(main())
+"""
+
+
+def test_a_sandbox_dies_with_its_keeper_whatever_runs_inside(runtime_folder: Path) -> None:
+    """Owner and keeper are killed at one moment, and a program inside has done what it could to stay."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER_OF_DAEMON, CLINGING], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        try:
+            assert owner.stdout is not None
+            desktop_id = owner.stdout.readline().strip()
+            note = next(note for note in places.notebook().list() if note.id == desktop_id)
+            keeper = psutil.Process(note.keeper_pid)
+            inside = keeper.children(recursive=True) + psutil.Process(note.sandbox_pid).children(recursive=True)
+            assert any("PTRACE_ATTACH" in " ".join(process.cmdline()) for process in inside)
+            keeper.suspend()  # so that it cannot clean up between the two
+        finally:
+            owner.kill()
+        keeper.kill()
+    wait_until(lambda: not [each.pid for each in inside if each.is_running()], "every process inside ends")
+    subprocess.run([sys.executable, "-m", "deskroll", "desktops", "reap"], check=True, capture_output=True)
+    wait_until(lambda: not leftovers(desktop_id, runtime_folder), "what they left is removed")
 
 
 async def test_boot_from_a_thread_that_ends(runtime_folder: Path) -> None:

@@ -37,8 +37,7 @@ BACKGROUND = 0x2E4057
 X_SOCKETS = Path("/tmp/.X11-unix")  # noqa: S108  (where every X client looks)
 _PROBE_S = 0.005
 _THIS_HOST, _ANY_HOST = 256, 65535
-# In a sandbox the first two processes are bubblewrap's own: the one that buries orphans, and the lifeline.
-_SANDBOX_PARTS = ((1, "the sandbox's first process"), (2, "the sandbox's lifeline"))
+_FIRST_PROCESS = 1
 
 
 class Session:
@@ -189,8 +188,8 @@ class Session:
         """Raise `DesktopLost`, naming the part, when one has died or does not run."""
         for name in self._parts:
             self._check_part(name)
-        for pid, name in _SANDBOX_PARTS if self.settings.sandboxed else ():
-            _check_alive(name, pid)
+        if self.settings.sandboxed:
+            _check_alive("the sandbox's first process", _FIRST_PROCESS)
 
     async def until_lost(self) -> str:
         """Wait until a part has died, and say which one."""

@@ -2,7 +2,8 @@
 
 Guarantees: when `keep` returns, no process, mount, socket, control group or file of the desktop is left, whether the
 owner asked for it (closed the link), died, or a part of the desktop died. Everything inside is in one pid namespace,
-whose first process also ends by itself when the keeper dies, because it reads a pipe that only the keeper holds.
+which ends with its first process, whatever else runs there. That one dies with the keeper, twice over: it reads a pipe
+that only the keeper holds, and the kernel kills it with its parents. Nothing inside can signal, trace or replace it.
 """
 
 from __future__ import annotations
@@ -149,14 +150,15 @@ class _Sandboxed:
 
     def _arguments(self, info: int) -> tuple[list[str], list[int]]:
         args = [*sandbox.arguments(self.request.spec, Path(self.request.shims)), "--info-fd", str(info)]
-        files = []
+        files = [_memory_file(sandbox.lifeline_program())]
+        args += ["--perms", "0111", "--file", str(files[0]), sandbox.LIFELINE]
         for path, content in sandbox.etc_files(self.request.id).items():
             files.append(_memory_file(content.encode()))
             args += ["--perms", "0644", "--file", str(files[-1]), path]
+        args += sandbox.sealing()
         # Not on the command line, which everything inside can read and which would tell paths of the host.
         options = _memory_file(b"\0".join(arg.encode() for arg in args) + b"\0")
-        program = ["/bin/sh", "-c", "echo up; exec cat >/dev/null"]
-        return ["bwrap", "--args", str(options), "--", *program], [options, *files]
+        return ["bwrap", "--args", str(options), "--", *sandbox.FIRST_PROCESS], [options, *files]
 
     def _exec_bwrap(self, args: list[str], stdin: int, stdout: int, files: list[int]) -> None:
         try:

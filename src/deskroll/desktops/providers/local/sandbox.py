@@ -8,6 +8,7 @@ the only network unless the spec asks for the host's. Programs run as uid 1000, 
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,6 +18,10 @@ USER, UID, HOME, HOST_NAME = "user", 1000, "/home/user", "desktop"
 RUN = f"/run/user/{UID}"
 STATE = "/run/deskroll"
 SHIMS = "/opt/deskroll"
+LIFELINE = "/init"
+"""A `cat` that nobody may read: the kernel lets no other program trace what runs an unreadable file."""
+# Ignoring its children buries them: it is the parent of every process inside that has none any more.
+FIRST_PROCESS = ("/bin/sh", "-c", f"echo up; exec env --ignore-signal=CHLD {LIFELINE} >/dev/null")
 
 # What programs read from /etc: fonts, libraries, default applications, their own defaults. No users, keys or hosts.
 _ETC = (
@@ -35,7 +40,8 @@ _CACHES = ("/var/cache/fontconfig", "/var/lib/libreoffice", "/var/lib/xkb", "/va
 def arguments(spec: DesktopSpec, shims: Path) -> list[str]:
     """bubblewrap's arguments, without the program to run and without descriptors."""
     disk = str(spec.disk_mb * 1024 * 1024)
-    args = ["--unshare-all", "--new-session", "--uid", str(UID), "--gid", str(UID), "--hostname", HOST_NAME]
+    args = ["--unshare-all", "--new-session", "--as-pid-1", "--die-with-parent"]
+    args += ["--uid", str(UID), "--gid", str(UID), "--hostname", HOST_NAME]
     if spec.network:
         args += ["--share-net"]
     args += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/usr", "/usr"]
@@ -58,8 +64,18 @@ def arguments(spec: DesktopSpec, shims: Path) -> list[str]:
     ):
         args += ["--perms", perms, "--size", size, "--tmpfs", path]
     args += ["--ro-bind", str(shims), SHIMS, "--chdir", HOME]
+    return args
+
+
+def sealing() -> list[str]:
+    """The last of bubblewrap's arguments, after every file was put in its place."""
     # What is left of the root and of /dev is memory without a limit of its own: nobody needs to write there.
-    return [*args, "--remount-ro", "/dev", "--remount-ro", "/"]
+    return ["--remount-ro", "/dev", "--remount-ro", "/"]
+
+
+def lifeline_program() -> bytes:
+    """What `LIFELINE` holds."""
+    return Path(shutil.which("cat") or "/bin/cat").read_bytes()
 
 
 def _read_only(paths: Iterable[str]) -> list[str]:
