@@ -23,6 +23,7 @@ ROWS: Sequence[set[str]] = (
     {"types"},
     {"registry"},
     {"config"},
+    {"host"},
     {"models"},
     {"tasks", "desktops", "scoring", "store", "suites"},
     {"envs", "agents", "report", "export"},
@@ -151,6 +152,8 @@ def test_imports_go_down_only() -> None:
     [
         ("errors.py", "from deskroll.types import Task"),
         ("types.py", "import deskroll.rollout.episode"),
+        ("types.py", "from deskroll.host import seccomp"),
+        ("host/seccomp.py", "from deskroll.models import client"),
         ("store/writer.py", "from deskroll.desktops.base import Desktop"),
         ("store/writer.py", "from deskroll import desktops"),
         ("store/writer.py", "from deskroll import Engine"),

@@ -164,6 +164,26 @@ async def test_sudo_takes_the_password_and_gives_a_namespaces_root(boot: Boot) -
     assert "a password is required" in (await desktop.run("sudo -k; sudo -n true")).error
 
 
+async def test_programs_may_have_sandboxes_of_their_own(desktop: GuestDesktop) -> None:
+    """As browsers and flatpak have: namespaces, and mounts in them."""
+    bwrap = "bwrap --unshare-all --new-session --ro-bind / / --tmpfs /tmp --proc /proc --dev /dev --hostname inner"
+    result = await desktop.run(f"{bwrap} sh -c 'hostname; ls /tmp; : > /dev/null; ls -d /proc/[0-9]* | wc -l'")
+    assert result.output.split()[0] == "inner", result.error
+    assert int(result.output.split()[-1]) < 6
+    browser = "chromium --headless --disable-gpu --user-data-dir=/tmp/p --dump-dom 'data:text/html,<p>hello</p>'"
+    result = await desktop.run(browser)  # without a sandbox it would refuse to start
+    assert "<p>hello</p>" in result.output, result.error
+
+
+async def test_system_calls_of_everything_inside_are_filtered(desktop: GuestDesktop) -> None:
+    states = await output(
+        desktop, "grep -h ^Seccomp: /proc/[0-9]*/status 2>/dev/null | sort | uniq -c | tr -s ' \t' ' '"
+    )
+    count, *filtered = states.split()
+    assert filtered == ["Seccomp:", "2"]
+    assert int(count) > 6
+
+
 async def test_pyautogui_works_inside(desktop: GuestDesktop) -> None:
     code = "import pyautogui; pyautogui.FAILSAFE = False; pyautogui.moveTo(300, 200); print(pyautogui.position())"
     result = await desktop.run(["python", "-c", code])

@@ -16,8 +16,9 @@ import sys
 from pathlib import Path
 
 from deskroll.envs.interpreter import launch
-from deskroll.envs.interpreter.syscalls import seccomp_filter
+from deskroll.envs.interpreter.syscalls import RULES
 from deskroll.errors import MissingDependency
+from deskroll.host import seccomp
 from deskroll.types import Record
 
 HOME, USER, UID, HOST_NAME = "/home/user", "user", 1000, "python"
@@ -85,8 +86,8 @@ def command(limits: Limits, control: int, shown: int, info: int, groups: list[st
     args = _arguments(limits, dict(zip(sources, folders.values(), strict=True)), files)
     args += ["--info-fd", str(info)]
     kept = list(files.values())
-    if (rules := seccomp_filter()) is not None:
-        kept.append(_memory_file(rules))
+    if (filtered := _filter()) is not None:
+        kept.append(_memory_file(filtered))
         args += ["--seccomp", str(kept[-1])]
     sizes = (limits.memory_mb * _MB, limits.processes, limits.disk_mb * _MB)
     program = [_python(), "-I", "-S", "-X", "utf8", _INSIDE, *map(str, (control, shown, *sizes)), _SITE, HOME]
@@ -95,6 +96,11 @@ def command(limits: Limits, control: int, shown: int, info: int, groups: list[st
         launcher = [sys.executable, "-I", "-S", launch.__file__, str(_HOST_UID), "\n".join(groups), "\n".join(folders)]
         words = launcher + words
     return Command(words=tuple(words), files=tuple(kept))
+
+
+@functools.cache
+def _filter() -> bytes | None:
+    return seccomp.program(RULES)
 
 
 def _arguments(limits: Limits, binds: dict[str, str], files: dict[str, int]) -> list[str]:

@@ -9,6 +9,7 @@ that only the keeper holds, and the kernel kills it with its parents. Nothing in
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import shutil
@@ -25,8 +26,10 @@ from deskroll.desktops.guest.marks import MARK, end_marked
 from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.desktops.providers.local import namespaces, places, sandbox
 from deskroll.desktops.providers.local.limits import ControlGroup, set_rlimits
+from deskroll.desktops.providers.local.syscalls import RULES
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, encode_report
 from deskroll.errors import BootError, plain
+from deskroll.host import keyring, seccomp
 
 BOOT_TIMEOUT_S = 60.0
 _LONGEST_WORD = 4096
@@ -50,6 +53,7 @@ def keep(request: Request, link_file: int, listen_file: int) -> int:
     message = ""
     try:
         began = time.monotonic()
+        keyring.leave_session_keyring()
         guest = desktop.start(listen_file, link, began + BOOT_TIMEOUT_S)
         seconds = _await_guest(guest, link, began + BOOT_TIMEOUT_S)
         seconds["boot"] = time.monotonic() - began
@@ -156,6 +160,9 @@ class _Sandboxed:
             files.append(_memory_file(content.encode()))
             args += ["--perms", "0644", "--file", str(files[-1]), path]
         args += sandbox.sealing()
+        if (filtered := seccomp.program(RULES)) is not None:
+            files.append(_memory_file(filtered))
+            args += ["--seccomp", str(files[-1])]
         # Not on the command line, which everything inside can read and which would tell paths of the host.
         options = _memory_file(b"\0".join(arg.encode() for arg in args) + b"\0")
         return ["bwrap", "--args", str(options), "--", *sandbox.FIRST_PROCESS], [options, *files]
@@ -224,7 +231,7 @@ def _fork_guest(request: Request, listen_file: int, sandbox_pid: int, group: Con
                 group.enter()
             namespaces.become(request.uid)
             if sandbox_pid:
-                namespaces.join(sandbox_pid)
+                namespaces.join(sandbox_pid, functools.partial(namespaces.limit_terminals, sandbox.TERMINALS))
             if os.fork() == 0:
                 _run_guest(request, listen_file, write, bool(sandbox_pid), group is not None)
             code = 0
@@ -243,6 +250,8 @@ def _run_guest(request: Request, listen_file: int, speak: int, sandboxed: bool, 
     try:
         if sandboxed:
             namespaces.drop_capabilities()
+            if (filtered := seccomp.program(RULES)) is not None:
+                seccomp.install(filtered)
         set_rlimits(request.spec, grouped=grouped, own_namespace=sandboxed)
         os.environ.clear()  # before its memory is overwritten
         if sandboxed:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 _NS_GET_USERNS = 0xB701
@@ -20,6 +21,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _LAST_CAPABILITY = 63
 _CAPABILITY_VERSION_3 = 0x20080522
+_MS_NOSUID, _MS_NOEXEC, _MS_REMOUNT = 2, 8, 32
 _JOINED = ("mnt", "net", "ipc", "uts", "cgroup", "pid")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -68,8 +70,11 @@ def become(uid: int) -> None:
     _libc.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
 
 
-def join(pid: int) -> None:
-    """Enter every namespace of process `pid`. Its pid namespace takes effect for children only: fork afterwards."""
+def join(pid: int, as_owner: Callable[[], None]) -> None:
+    """Enter every namespace of process `pid`. Its pid namespace takes effect for children only: fork afterwards.
+
+    `as_owner` is called on the way, inside, with the rights of the mounts' owner.
+    """
     files = {name: os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _JOINED}
     inner = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     outer = fcntl.ioctl(files["mnt"], _NS_GET_USERNS)
@@ -78,6 +83,7 @@ def join(pid: int) -> None:
     _set_namespace(outer, "user (outer)")
     for name, file in foreign.items():
         _set_namespace(file, name)
+    as_owner()
     if os.fstat(inner).st_ino != os.fstat(outer).st_ino:
         _set_namespace(inner, "user (inner)")
     for file in (*files.values(), inner, outer):
@@ -93,6 +99,15 @@ def _set_namespace(file: int, name: str) -> None:
     if _libc.setns(file, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, f"cannot enter the sandbox's {name} namespace: {os.strerror(error)}")
+
+
+def limit_terminals(most: int) -> None:
+    """Let the terminals of this mount namespace be so many at most; the machine has a few thousand, for all."""
+    options = f"max={most},ptmxmode=0666,mode=620".encode()  # but for the first, as bubblewrap has mounted it
+    flags = _MS_REMOUNT | _MS_NOSUID | _MS_NOEXEC
+    if _libc.mount(b"devpts", b"/dev/pts", None, flags, options) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"cannot limit the number of terminals: {os.strerror(error)}")
 
 
 def drop_capabilities() -> None:

@@ -22,6 +22,8 @@ LIFELINE = "/init"
 """A `cat` that nobody may read: the kernel lets no other program trace what runs an unreadable file."""
 # Ignoring its children buries them: it is the parent of every process inside that has none any more.
 FIRST_PROCESS = ("/bin/sh", "-c", f"echo up; exec env --ignore-signal=CHLD {LIFELINE} >/dev/null")
+TERMINALS = 64
+"""Pseudo-terminals that one desktop may have open."""
 
 # What programs read from /etc: fonts, libraries, default applications, their own defaults. No users, keys or hosts.
 _ETC = (
