@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent / "src" / "deskroll"
 # From the bottom up. What shares a row does not import each other.
 ROWS: Sequence[set[str]] = (
     # The vocabulary: one row to everybody above it, with an order of its own.
-    {"errors"},
+    {"errors", "clocks"},
     {"actions"},
     {"types"},
     {"registry"},

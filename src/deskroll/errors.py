@@ -14,6 +14,7 @@
         ├── DesktopError             desktop    the machine with the screen
         │   ├── BootError            it never came up
         │   ├── DesktopTimeout       a call's deadline passed
+        │   ├── DesktopStalled       the watchdog ended what it did: nobody knows why that took so long
         │   ├── DesktopLost          it is gone, or a part of it died: use another one (`cause` says where that lies)
         │   ├── ResetError           it could not be reset: it is replaced, never handed out
         │   ├── LeaseLost            the lease is over: the desktop belongs to somebody else by now
@@ -127,6 +128,10 @@ class BootError(DesktopError):
 
 class DesktopTimeout(DesktopError):
     """A call to a desktop did not finish before its deadline."""
+
+
+class DesktopStalled(DesktopError):
+    """What a desktop was asked for did not end, and the watchdog stopped it; that is evidence against nobody."""
 
 
 class DesktopLost(DesktopError):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from deskroll.clocks import boot_time
 from deskroll.desktops import notes
-from deskroll.desktops.notes import TTL_S, Note, Notebook, Owner, host_id, runtime_root
+from deskroll.desktops.notes import TTL_S, Note, Notebook, Owner, boot_id, host_id, renewed, runtime_root
 from deskroll.errors import BootError
 
 GONE = Owner(host=host_id(), pid=2**22 + 1, start=1)
@@ -76,12 +79,40 @@ def test_what_cannot_be_read_hides_nothing_else(book: Notebook[Note], caplog: py
 
 def test_what_was_never_started_is_tidied_up(book: Notebook[Note]) -> None:
     book.open(note("good", GONE))
-    old, new = (book.root / "desktops" / name for name in (".old", ".new"))
-    for folder in (old, new):
-        folder.mkdir()
-    os.utime(old, (1, 1))
+    left = book.root / "desktops" / ".left"
+    left.mkdir()
     book.tidy()
-    assert (old.exists(), new.exists()) == (False, True)
+    assert not left.exists()
+    assert [found.id for found in book.list()] == ["good"]
+
+
+def test_tidying_up_takes_nothing_that_is_being_made(book: Notebook[Note]) -> None:
+    (book.root / "desktops").mkdir()
+    ended = threading.Event()
+
+    def tidy() -> None:
+        while not ended.is_set():
+            book.tidy()
+
+    with ThreadPoolExecutor() as threads:
+        tidying = threads.submit(tidy)
+        try:
+            for n in range(100):
+                book.open(note(str(n), GONE))
+        finally:
+            ended.set()
+        tidying.result()
+    assert len(book.list()) == 100
+
+
+def test_a_step_of_the_clock_takes_nothing_from_an_owner_on_this_boot(book: Notebook[Note]) -> None:
+    """One that cannot be seen, in another pid namespace: by the wall's clock its note has long run out."""
+    hidden = Owner(host=f"{boot_id()}/pid:[1]", pid=1, start=1)
+    jumped = msgspec.structs.replace(renewed(note("one", hidden)), expires_at=time.time() - 3600)
+    assert not jumped.orphaned()
+    late = msgspec.structs.replace(jumped, expires_at=time.time() + 3600, expires_boot=boot_time() - 1)
+    assert late.orphaned()
+    assert msgspec.structs.replace(jumped, owner=ELSEWHERE).orphaned(), "two hosts have no other clock in common"
 
 
 def test_renewing_puts_off_the_end_of_what_is_ours_and_nothing_else(book: Notebook[Note]) -> None:

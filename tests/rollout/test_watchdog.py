@@ -12,12 +12,13 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from deskroll.errors import DeskrollError
+from deskroll.errors import DeskrollError, SetupError
 from deskroll.rollout.asking import ask, change_limits, find_live, stop_run
 from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import Steering, serve_control
-from deskroll.rollout.orders import Activity, Vitals
+from deskroll.rollout.live import Live
+from deskroll.rollout.orders import Activity, Order, Vitals
 from deskroll.rollout.watchdog import Watchdog
 from deskroll.types import Episode, EpisodeKey, Phase, Score, StopReason
 from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, until
@@ -32,6 +33,7 @@ class Recorder:
         self.activities = activities
         self.dumped: list[str] = []
         self.stopped: list[DeskrollError | None] = []
+        self.visits: list[int | None] = []
 
     def workers(self) -> list[WorkerVitals]:
         return [WorkerVitals(name="w", pid=1, vitals=Vitals(activities=self.activities))]
@@ -39,15 +41,22 @@ class Recorder:
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         self.dumped.append(why)
 
-    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
         self.stopped.append(error)
+        self.visits.append(visit)
+
+    def look(self, watchdog: Watchdog, seconds: float) -> None:
+        """Have the worker say that all of it has taken so long, and the watchdog look."""
+        self.activities = tuple(msgspec.structs.replace(each, seconds=seconds) for each in self.activities)
+        watchdog.look()
 
     async def run(self, order: object) -> Episode:
         raise NotImplementedError
 
 
-def activity(phase: Phase, since: float = 0.0, desktop: str = "d-1") -> Activity:
-    return Activity(key=KEY, attempt=1, phase=phase, since=since, desktop=desktop)
+def activity(phase: Phase, visit: int = 7, desktop: str = "d-1") -> Activity:
+    # Since when it is at it by the wall's clock decides nothing.
+    return Activity(key=KEY, attempt=1, phase=phase, since=-1e9, visit=visit, desktop=desktop)
 
 
 def watching(*activities: Activity) -> tuple[Watchdog, Recorder]:
@@ -58,14 +67,14 @@ def watching(*activities: Activity) -> tuple[Watchdog, Recorder]:
 def test_a_stalled_phase_is_dumped_once(caplog: pytest.LogCaptureFixture) -> None:
     watchdog, backend = watching(activity(Phase.MODEL))
     caplog.set_level(logging.WARNING, "deskroll")
-    watchdog.look(50.0)
+    backend.look(watchdog, 50.0)
     assert backend.dumped == []
-    for now in (61.0, 63.0, 100.0):
-        watchdog.look(now)
+    for seconds in (61.0, 63.0, 100.0):
+        backend.look(watchdog, seconds)
     assert backend.dumped == ["model has taken 61 s"]
     assert "eval/0/t/0#1 on desktop d-1 is stalled" in caplog.text
-    backend.activities = (activity(Phase.MODEL, since=200.0),)
-    watchdog.look(270.0)
+    backend.activities = (activity(Phase.MODEL, visit=9),)
+    backend.look(watchdog, 70.0)
     assert len(backend.dumped) == 2, "the next turn is another matter"
 
 
@@ -77,9 +86,9 @@ def test_what_is_usual_is_not_stalled() -> None:
                 key=KEY, attempt=1, stop=StopReason.DONE, score=Score(value=1.0, reason=""), seconds={"setup": 20.0}
             )
         )
-    watchdog.look(150.0)
+    backend.look(watchdog, 150.0)
     assert backend.dumped == []
-    watchdog.look(210.0)
+    backend.look(watchdog, 210.0)
     assert backend.dumped == ["setup has taken 210 s; usual: 20.0 s"]
 
 
@@ -97,10 +106,11 @@ def test_beyond_its_cap_a_phase_is_stopped_as_a_failure_of_whoever_did_not_answe
     phase: Phase, after: float, blamed: str
 ) -> None:
     watchdog, backend = watching(activity(phase))
-    watchdog.look(after - 3)
+    backend.look(watchdog, after - 3)
     assert backend.stopped == []
-    watchdog.look(after)
+    backend.look(watchdog, after)
     (error,) = backend.stopped
+    assert backend.visits == [7], "what has gone on meanwhile is not meant"
     assert error is not None
     assert error.failure == blamed
     assert "stopped by the watchdog" in str(error)
@@ -108,7 +118,7 @@ def test_beyond_its_cap_a_phase_is_stopped_as_a_failure_of_whoever_did_not_answe
 
 def test_no_desktop_is_blamed_where_there_is_none() -> None:
     watchdog, backend = watching(activity(Phase.ACT, desktop=""))
-    watchdog.look(301.0)
+    backend.look(watchdog, 301.0)
     (error,) = backend.stopped
     assert error is not None
     assert error.failure == "setup"
@@ -116,8 +126,28 @@ def test_no_desktop_is_blamed_where_there_is_none() -> None:
 
 def test_waiting_for_a_desktop_is_no_stall() -> None:
     watchdog, backend = watching(activity(Phase.DESKTOP))
-    watchdog.look(1e6)
+    backend.look(watchdog, 1e6)
     assert (backend.dumped, backend.stopped) == ([], [])
+
+
+def test_what_was_said_before_a_sleep_is_not_extrapolated() -> None:
+    """The coordinator may have slept: however late it looks, a phase has taken what its worker said last."""
+    watchdog, backend = watching(activity(Phase.ACT))
+    backend.look(watchdog, 3.0)
+    for _ in range(3):
+        watchdog.look()
+    assert (backend.dumped, backend.stopped) == ([], [])
+
+
+async def test_a_stop_that_is_meant_for_one_phase_does_not_hit_the_next() -> None:
+    live = Live(Order(key=KEY, attempt=1, task=questions(1)[0]))
+    live.enter(Phase.ACT)
+    before = live.activity()
+    live.enter(Phase.MODEL)
+    live.stop(SetupError("too long"), before.visit)
+    assert not live.cancelled
+    live.stop(SetupError("too long"), live.activity().visit)
+    assert live.cancelled
 
 
 @pytest.mark.parametrize("backend", ["inline", "process"])

@@ -134,7 +134,7 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
         table.add_column(name, no_wrap=True, justify="right" if name in ("SINCE", "TURN") else "left")
     room = max(3, height - 22)
     for each in status.activities[:room]:
-        waited = status.at - each.since
+        waited = each.seconds
         table.add_row(
             Text(name_of(each.key, each.attempt)),
             _PHASES.get(each.phase, str(each.phase)),

@@ -8,7 +8,8 @@ The root is `$DESKROLL_RUNTIME_DIR`, else `/run/deskroll` for root, else a folde
 or the temporary folder. A folder that somebody else owns is refused.
 
 A desktop is an orphan when the process that owns it is gone; where that cannot be seen (another host, another pid
-namespace), when its note has run out. Only orphans may be taken over or removed, by nobody but one.
+namespace), when its note has run out: by the clock of this boot where the owner has the same one, by the wall's
+elsewhere. Only orphans may be taken over or removed, by nobody but one.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from deskroll.clocks import boot_time
 from deskroll.errors import BootError
 from deskroll.types import Record
 
@@ -55,6 +57,11 @@ class Owner(Record, frozen=True):
         """Who we are."""
         return cls(host=host_id(), pid=os.getpid(), start=process_start("self"))
 
+    @property
+    def is_of_this_boot(self) -> bool:
+        """Whether it ran, or runs, on this boot of this host."""
+        return self.host.partition("/")[0] == boot_id()
+
     def alive(self) -> bool | None:
         """Whether the process runs; None where that cannot be seen from here."""
         if self.host != host_id():
@@ -70,18 +77,31 @@ class Note(Record, frozen=True):
     owner: Owner
     created_at: float
     expires_at: float
+    """By the wall's clock, which is all that two hosts have in common."""
     width: int
     height: int
     endpoint: str = ""
     """Where it answers, or will."""
+    expires_boot: float | None = None
+    """By the clock of the owner's boot, which no step of the wall's changes."""
 
     def orphaned(self) -> bool:
         """Whether the owner is gone for good."""
         alive = self.owner.alive()
-        return time.time() > self.expires_at if alive is None else not alive
+        if alive is not None:
+            return not alive
+        if self.expires_boot is not None and self.owner.is_of_this_boot:
+            return boot_time() > self.expires_boot
+        return time.time() > self.expires_at
 
 
 N = TypeVar("N", bound=Note)
+
+
+def renewed(note: N, owner: Owner | None = None) -> N:
+    """A note that holds from now on for as long as any does; `owner`: that of somebody else."""
+    ends = {"expires_at": time.time() + TTL_S, "expires_boot": boot_time() + TTL_S}
+    return msgspec.structs.replace(note, owner=owner or note.owner, **ends)
 
 
 @functools.cache
@@ -152,9 +172,10 @@ class Notebook(Generic[N]):
         folder.parent.chmod(0o711)
         # Made under another name and then renamed: there is never a folder without a note.
         part = folder.with_name(f".{note.id}")
-        part.mkdir(mode=0o700)
-        (part / "note.json").write_bytes(msgspec.json.encode(note))
-        part.rename(folder)
+        with self._locked():
+            part.mkdir(mode=0o700)
+            (part / "note.json").write_bytes(msgspec.json.encode(note))
+            part.rename(folder)
         return folder
 
     def write(self, note: N) -> None:
@@ -194,17 +215,16 @@ class Notebook(Generic[N]):
 
     def tidy(self) -> None:
         """Remove folders of desktops that were never started: whoever made them was killed within a moment."""
-        for part in (self.root / "desktops").glob(".*/"):
-            with contextlib.suppress(FileNotFoundError):
-                if time.time() - part.stat().st_mtime > TTL_S:
-                    shutil.rmtree(part, ignore_errors=True)
+        with self._locked():  # whoever makes one now has the lock
+            for part in (self.root / "desktops").glob(".*/"):
+                shutil.rmtree(part, ignore_errors=True)
 
     def renew(self, desktop_id: str) -> None:
         """Put off the time at which a desktop of ours counts as an orphan."""
         with self._locked(), contextlib.suppress(FileNotFoundError):  # it may be stopped at this very moment
             note = self.read(desktop_id)
             if note is not None and note.owner == Owner.this_process():
-                self._write(msgspec.structs.replace(note, expires_at=time.time() + TTL_S))
+                self._write(renewed(note))
 
     def claim(self, note: N) -> N | None:
         """Become the owner of an orphan, or stay it; None when it is somebody else's, who was faster, or gone."""
@@ -212,7 +232,7 @@ class Notebook(Generic[N]):
             now = self.read(note.id)
             if now is None or not (now.orphaned() or now.owner == Owner.this_process()):
                 return None
-            ours = msgspec.structs.replace(now, owner=Owner.this_process(), expires_at=time.time() + TTL_S)
+            ours = renewed(now, Owner.this_process())
             self._write(ours)
             return ours
 

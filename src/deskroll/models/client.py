@@ -22,6 +22,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from deskroll.clocks import running_time, time_limit
 from deskroll.errors import ModelError, plain
 from deskroll.models.base import (
     ContextTooLong,
@@ -118,7 +119,7 @@ class ChatClient:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S),
             headers={**_HEADERS, **self._authorization()},
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
-            timeout=aiohttp.ClientTimeout(total=settings.timeout, connect=settings.connect_timeout),
+            timeout=aiohttp.ClientTimeout(total=None, connect=settings.connect_timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # a small answer that unpacks to a large one would pass the limit
             proxy=_proxy(self._url),
@@ -138,7 +139,7 @@ class ChatClient:
         while True:
             tries += 1
             async with self._slot(clock):
-                begun = time.monotonic()
+                begun = running_time()
                 try:
                     return await self._ask(request, tries)
                 except _Failed as failure:
@@ -147,7 +148,7 @@ class ChatClient:
                     self._note(str(refused))
                     self._emit("model.failed", tries, str(refused))
                     raise
-                clock.credit(time.monotonic() - begun)
+                clock.credit(running_time() - begun)
             self._note(error)
             if tries > self.settings.retries:
                 self._emit("model.failed", tries, error)
@@ -207,7 +208,10 @@ class ChatClient:
         self._calls += 1
         try:
             body, headers = Body(request.parts), request.headers
-            async with session.post(self._url, data=body, headers=headers, allow_redirects=False) as response:
+            async with (
+                time_limit(self.settings.timeout),
+                session.post(self._url, data=body, headers=headers, allow_redirects=False) as response,
+            ):
                 return response.status, response.headers, await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
             raise _Failed(self._cause(error, self.settings.timeout)) from None

@@ -34,7 +34,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     if (seconds := _number(text)) is not None:
         return seconds
     try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+        # By the server's own clock, where it says what that shows: ours may be wrong.
+        now = parsedate_to_datetime(headers["Date"]).timestamp() if "Date" in headers else time.time()
+        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
     except (ValueError, OverflowError, OSError):
         return None
 

@@ -1,11 +1,14 @@
-"""Limits on time: one whose passing is a failure of a class, and the clock of an episode's turns."""
+"""Limits on time: one whose passing is a failure of a class, and the clock of an episode's turns.
+
+Guarantee: neither counts time in which this process did not run.
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 
+from deskroll.clocks import Limit, time_limit
 from deskroll.errors import DeskrollError
 from deskroll.models.base import episode_clock
 
@@ -14,10 +17,10 @@ from deskroll.models.base import episode_clock
 async def within(seconds: float | None, error: type[DeskrollError], what: str) -> AsyncIterator[None]:
     """End the block after that long, with an error that says what took too long."""
     try:
-        async with asyncio.timeout(seconds) as limit:
+        async with time_limit(seconds) as limited:
             yield
     except TimeoutError:
-        if not limit.expired():
+        if not limited.expired():
             raise
         raise error(f"{what} did not end within {seconds:g} s") from None
 
@@ -28,7 +31,7 @@ Waiting = Callable[[], AbstractContextManager[None]]
 class TurnClock:
     """The time of an episode's turns. Waiting for a model slot takes none of it, nor do tries that failed."""
 
-    def __init__(self, limit: asyncio.Timeout, waiting: Waiting) -> None:
+    def __init__(self, limit: Limit, waiting: Waiting) -> None:
         self._limit = limit
         self._waiting = waiting
 
@@ -40,35 +43,25 @@ class TurnClock:
 
     @contextmanager
     def _stopped(self) -> Iterator[None]:
-        end = self._limit.when()
-        if end is None:
-            yield
-            return
-        left = end - _now()
-        self._limit.reschedule(None)
+        left = self._limit.left
+        self._limit.allow(None)
         try:
             yield
         finally:
-            if not self._limit.expired():
-                self._limit.reschedule(_now() + left)
+            self._limit.allow(left)
 
     def credit(self, seconds: float) -> None:
-        """So much of what has passed does not count."""
-        end = self._limit.when()
-        if end is not None and not self._limit.expired():
-            self._limit.reschedule(end + seconds)
+        """So much of the running time that has passed does not count."""
+        if (left := self._limit.left) is not None:
+            self._limit.allow(left + seconds)
 
 
 @asynccontextmanager
 async def turns_within(seconds: float | None, waiting: Waiting) -> AsyncIterator[None]:
     """The block, on an episode's clock, which holds `waiting` while it stands still; `TimeoutError` when it is over."""
-    async with asyncio.timeout(seconds) as limit:
-        token = episode_clock.set(TurnClock(limit, waiting))
+    async with time_limit(seconds) as limited:
+        token = episode_clock.set(TurnClock(limited, waiting))
         try:
             yield
         finally:
             episode_clock.reset(token)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
+from deskroll.clocks import running_time
 from deskroll.errors import DeskrollError
 from deskroll.rollout.orders import Activity, Order
 from deskroll.types import Phase
@@ -35,7 +36,9 @@ class Live:
         """Keeps a small file in its folder."""
         self.look: Callable[[], Awaitable[bytes]] | None = None
         """Takes a picture of its desktop."""
-        self._since, self._entered_at = time.perf_counter(), self.started_at
+        self.visit = 0
+        """How many phases it has entered: a stop that is meant for one of them does not hit the next."""
+        self._since, self._entered_at = time.perf_counter(), running_time()
         self._waits = 0
         self._waits_since = 0.0
 
@@ -48,29 +51,30 @@ class Live:
         """End the phase so far, and begin another."""
         now = time.perf_counter()
         self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + now - self._since
-        self.phase, self._since, self._entered_at = phase, now, time.time()
+        self.phase, self._since, self._entered_at = phase, now, running_time()
+        self.visit += 1
 
     @property
     def in_phase_s(self) -> float:
-        """How long it has been in this phase."""
-        return time.perf_counter() - self._since
+        """How long it has been in this phase, of the time in which this process ran."""
+        return running_time() - self._entered_at
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """What happens in this block is a wait for its turn: no silence of whoever is asked then."""
         if not self._waits:
-            self._waits_since = time.time()
+            self._waits_since = running_time()
         self._waits += 1
         try:
             yield
         finally:
             self._entered_at += self._waited()
-            self._waits_since = time.time()
+            self._waits_since = running_time()
             self._waits -= 1
 
     def _waited(self) -> float:
         """How long it has been waiting for its turn, of its time in this phase."""
-        return max(0.0, time.time() - max(self._waits_since, self._entered_at)) if self._waits else 0.0
+        return max(0.0, running_time() - max(self._waits_since, self._entered_at)) if self._waits else 0.0
 
     def shift(self, source: Phase, target: Phase, seconds: float) -> None:
         """Of the time of one phase, some belonged to another."""
@@ -79,9 +83,12 @@ class Live:
             self.seconds[source] -= moved
             self.seconds[target] = self.seconds.get(target, 0.0) + moved
 
-    def stop(self, error: DeskrollError | None) -> None:
-        """End it now: as a failure of the error's class, or without one because nobody wants it any more."""
-        if not self.cancelled and not self._sealing:
+    def stop(self, error: DeskrollError | None, visit: int | None = None) -> None:
+        """End it now: as a failure of the error's class, or without one because nobody wants it any more.
+
+        `visit`: only if it still is in that phase.
+        """
+        if not self.cancelled and not self._sealing and visit in (None, self.visit):
             self.cancelled, self.stopped_by = True, error
             if self.task is not None:
                 self.task.cancel()
@@ -93,12 +100,14 @@ class Live:
 
     def activity(self) -> Activity:
         """What it does now."""
-        order = self.order
+        order, seconds = self.order, self.in_phase_s - self._waited()
         return Activity(
             key=order.key,
             attempt=order.attempt,
             phase=self.phase,
-            since=self._entered_at + self._waited(),
+            since=time.time() - seconds,
+            seconds=seconds,
+            visit=self.visit,
             desktop=self.desktop,
             turn=self.turn,
         )

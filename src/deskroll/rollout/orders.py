@@ -87,7 +87,11 @@ class Activity(Record, frozen=True):
     attempt: int
     phase: Phase
     since: float
-    """Seconds since the epoch."""
+    """Seconds since the epoch; for people."""
+    seconds: float = 0.0
+    """How long it has been at it, of the time in which its process ran, when this was said."""
+    visit: int = 0
+    """Which of its phases this is, counted."""
     desktop: str = ""
     turn: int = 0
 
@@ -98,4 +102,3 @@ class Vitals(Record, frozen=True):
     activities: tuple[Activity, ...] = ()
     running: int = 0
     endpoints: tuple[EndpointLoad, ...] = ()
-    at: float = 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import msgspec
@@ -68,7 +67,7 @@ class RunStatus(Record, frozen=True, omit_defaults=False):
 def activities_of(workers: Sequence[WorkerVitals]) -> list[Activity]:
     """What all episodes do, those first that have been at it for longest."""
     found = [each for worker in workers for each in worker.vitals.activities]
-    return sorted(found, key=lambda each: each.since)
+    return sorted(found, key=lambda each: -each.seconds)
 
 
 def endpoints_of(workers: Sequence[WorkerVitals]) -> list[EndpointLoad]:
@@ -76,7 +75,7 @@ def endpoints_of(workers: Sequence[WorkerVitals]) -> list[EndpointLoad]:
     merged: dict[str, EndpointLoad] = {}
     for worker in workers:
         # What a worker said some time ago has gone on since.
-        age = max(0.0, time.time() - worker.vitals.at)
+        age = worker.silent_s
         for each in worker.vitals.endpoints:
             if not each.calls and not each.in_flight:
                 continue
@@ -106,10 +105,9 @@ def attention(
     activities: Sequence[Activity], endpoints: Sequence[EndpointLoad], workers: Sequence[WorkerVitals], after: float
 ) -> list[str]:
     """What does not answer, and for how long."""
-    now = time.time()
     lines = []
     for each in activities:
-        waited = now - each.since
+        waited = each.seconds
         if each.phase in _ANSWERING and each.desktop and waited > after:
             lines.append(
                 f"desktop {each.desktop} has not answered for {waited:.0f} s "

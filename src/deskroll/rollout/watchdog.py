@@ -2,17 +2,19 @@
 
 Looks at what every episode does. A phase far beyond its usual time is dumped and reported; one beyond its cap is
 stopped as a failure of whoever did not answer, which the engine then retries.
+
+Guarantees: it goes by what workers say of themselves, in time in which they ran, and adds nothing of its own: neither
+a step of the clock nor a sleep of its own makes a phase longer. What it stops is no evidence against the agent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from deskroll.errors import DeskrollError, DesktopTimeout, EvaluatorError, ModelError, SetupError
+from deskroll.errors import DeskrollError, DesktopStalled, EvaluatorError, ModelError, SetupError
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.orders import Activity, name_of
@@ -27,10 +29,12 @@ _GRACE_S = 30.0
 _CULPRIT: Mapping[Phase, type[DeskrollError]] = {
     Phase.SETUP: SetupError,
     Phase.MODEL: ModelError,
-    Phase.ACT: DesktopTimeout,
-    Phase.SETTLE: DesktopTimeout,
+    Phase.ACT: DesktopStalled,
+    Phase.SETTLE: DesktopStalled,
     Phase.SCORE: EvaluatorError,
 }
+_Mark = tuple[EpisodeKey, int, int]
+"""One phase of one attempt."""
 
 
 class Usual:
@@ -59,7 +63,7 @@ class Watchdog:
         self._backend = backend
         self._config = config.watchdog
         self._sink = guarded(sink)
-        self._reported: dict[tuple[EpisodeKey, int, Phase], float] = {}
+        self._reported: set[_Mark] = set()
         self._caps = {
             Phase.SETUP: config.limits.setup_timeout + _GRACE_S,
             Phase.MODEL: (config.model.retries + 1) * (config.model.timeout + config.model.backoff_max) + _GRACE_S,
@@ -68,44 +72,46 @@ class Watchdog:
             Phase.SCORE: config.limits.score_timeout + _GRACE_S,
         }
 
-    async def watch(self, clock: Callable[[], float] = time.time) -> None:
+    async def watch(self) -> None:
         """Look, for ever."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            self.look(clock())
+            self.look()
 
-    def look(self, now: float) -> None:
+    def look(self) -> None:
         """Look once."""
         live = set()
         for each in activities_of(self._backend.workers()):
-            live.add((each.key, each.attempt, each.phase))
-            seconds = now - each.since
-            if each.phase in self._caps and seconds > self._caps[each.phase]:
-                self._stop(each, seconds)
-            elif each.phase is not Phase.DESKTOP and seconds > self._stalled_after(each.phase):
-                self._report(each, seconds)
-        self._reported = {key: at for key, at in self._reported.items() if key in live}
+            live.add(_mark(each))
+            if each.phase in self._caps and each.seconds > self._caps[each.phase]:
+                self._stop(each)
+            elif each.phase is not Phase.DESKTOP and each.seconds > self._stalled_after(each.phase):
+                self._report(each)
+        self._reported &= live
 
     def _stalled_after(self, phase: Phase) -> float:
         return max(self._config.stalled_after, _BEYOND * self.usual.time_of(phase))
 
-    def _report(self, each: Activity, seconds: float) -> None:
-        mark = (each.key, each.attempt, each.phase)
-        if self._reported.get(mark) == each.since:
+    def _report(self, each: Activity) -> None:
+        if _mark(each) in self._reported:
             return
-        self._reported[mark] = each.since
+        self._reported.add(_mark(each))
         usual = self.usual.time_of(each.phase)
-        why = f"{each.phase} has taken {seconds:.0f} s" + (f"; usual: {usual:.1f} s" if usual else "")
+        why = f"{each.phase} has taken {each.seconds:.0f} s" + (f"; usual: {usual:.1f} s" if usual else "")
         on = f" on desktop {each.desktop}" if each.desktop else ""
         _log.warning("%s%s is stalled: %s", name_of(each.key, each.attempt), on, why)
         self._sink.emit(Event(kind="episode.stalled", subject=name_of(each.key, each.attempt), data={"reason": why}))
         self._backend.dump(each.key, each.attempt, why)
 
-    def _stop(self, each: Activity, seconds: float) -> None:
+    def _stop(self, each: Activity) -> None:
         name = name_of(each.key, each.attempt)
         culprit = _CULPRIT[each.phase]
-        if culprit is DesktopTimeout and not each.desktop:
+        if culprit is DesktopStalled and not each.desktop:
             culprit = SetupError  # its tools hang, which are no desktop's
-        error = culprit(f"{each.phase} of {name} took {seconds:.0f} s, and was stopped by the watchdog")
+        error = culprit(f"{each.phase} of {name} took {each.seconds:.0f} s, and was stopped by the watchdog")
         _log.warning("%s", error)
-        self._backend.stop(each.key, each.attempt, error)
+        self._backend.stop(each.key, each.attempt, error, each.visit)
+
+
+def _mark(each: Activity) -> _Mark:
+    return (each.key, each.attempt, each.visit)

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 import aiohttp
 import msgspec
 
+from deskroll.clocks import time_limit
 from deskroll.desktops.base import Address
 from deskroll.desktops.guest.requests import LEASE_HEADER, LOCAL_HOST, TIMEOUT_HEADER
 from deskroll.errors import DeathCause, DesktopError, DesktopLost, DesktopTimeout, GuestError, LeaseLost, plain
@@ -96,14 +97,14 @@ class Transport:
         """Status and body of an answer, whatever they are."""
         what = f"{method} {path}"
         left = self.require_held()
-        limit = min(timeout, left)
-        headers = {TIMEOUT_HEADER: f"{limit * _MARGIN:.3f}"}
+        headers = {TIMEOUT_HEADER: f"{min(timeout, left) * _MARGIN:.3f}"}
         if isinstance(body, bytes):
             headers["Content-Type"] = "application/json"
         self.unanswered += 1
         try:
             async with (
-                asyncio.timeout(limit),
+                asyncio.timeout(None if math.isinf(left) else left),  # by the clock of whoever takes the desktop back
+                time_limit(timeout),
                 self.session().request(
                     method, self.url(path), data=body, headers=headers, timeout=_NO_TIMEOUT, allow_redirects=False
                 ) as response,
@@ -174,7 +175,7 @@ class Transport:
             self._session = None
 
 
-# Deadlines are asyncio's, so that they hold for connecting, sending and reading alike.
+# Deadlines are not aiohttp's, so that they hold for connecting, sending and reading alike.
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
 
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
+from deskroll.clocks import running_time, time_limit
 from deskroll.desktops.base import DesktopSpec, Provider
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.notes import Note
@@ -59,6 +60,8 @@ class Pool:
         self._group: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = 0.0
+        """When the timer goes off, unless this process is late."""
         self._failure: DeskrollError | None = None
         self._stack = AsyncExitStack()
 
@@ -287,11 +290,12 @@ class Pool:
     def _set_timer(self) -> None:
         at = self._roster.next_wake()
         if self._timer is not None:
-            if not self._timer.cancelled() and self._timer.when() <= at:
+            if not self._timer.cancelled() and self._wakes_at <= at:
                 return
             self._timer.cancel()
         if not self._closing.is_set():
-            self._timer = asyncio.get_running_loop().call_at(at, self._tick)
+            self._wakes_at = at
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, at - self._now()), self._tick)
 
     def _tick(self) -> None:
         self._timer = None
@@ -357,7 +361,7 @@ class Pool:
 
     @staticmethod
     def _now() -> float:
-        return asyncio.get_running_loop().time()
+        return running_time()  # nobody has waited too long because we were stopped
 
 
 def _check_size(fewest: int, most: int, provider: Provider) -> None:
@@ -382,7 +386,7 @@ def new_lease_id() -> str:
 async def _within(seconds: float, work: Awaitable[T], what: str, kind: type[DesktopError]) -> T:
     """Await a provider's work; whatever goes wrong becomes an error of deskroll's that says what it was."""
     try:
-        async with asyncio.timeout(seconds):
+        async with time_limit(seconds):
             return await work
     except TimeoutError:
         raise kind(f"{what} did not finish within {seconds:g} s") from None

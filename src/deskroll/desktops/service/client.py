@@ -20,6 +20,7 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
+from deskroll.clocks import boot_time
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.notes import boot_id
@@ -201,7 +202,7 @@ class PoolClient:
         """This process's session, begun on first use and again after the service was started anew."""
         async with self._beginning:
             if self._session is None:
-                sent_at = _now()
+                sent_at = boot_time()
                 session = await self._call("POST", "/session", Welcome, Hello(client=self._client, boot=boot_id()))
                 self._session, self._renewed_at, self._over = session, sent_at, asyncio.Event()
                 heard = asyncio.Event()
@@ -231,7 +232,8 @@ class PoolClient:
 
     async def _hear(self, session: Welcome, heard: asyncio.Event) -> None:
         headers = {SESSION_HEADER: session.session}
-        timeout = aiohttp.ClientTimeout(total=None, sock_read=CALL_S)  # a live service says something more often
+        # A live service says something more often; one on this host may be stopped for a while, and its end is seen.
+        timeout = aiohttp.ClientTimeout(total=None, sock_read=None if session.watched else CALL_S)
         async with self._require_http().get(f"{self.at.url}/events", headers=headers, timeout=timeout) as response:
             async for line in response.content:
                 heard.set()
@@ -246,14 +248,14 @@ class PoolClient:
         doubtful: set[str] = set()
         while self._session is session:
             await asyncio.sleep(min(session.ttl_s / 3, self._beat_s))
-            sent_at, held, owed = _now(), set(self._leases), set(self._owed)
+            sent_at, held, owed = boot_time(), set(self._leases), set(self._owed)
             try:
                 alive = await self._call("POST", "/heartbeat", Alive, session=session, timeout=session.ttl_s / 3)
             except LeaseLost as error:
                 self._session_lost(session, str(error))
             except DeskrollError:
                 # The leases end by themselves when this goes on for too long; so does what waits.
-                if not session.watched and _now() > self._renewed_at + session.ttl_s:
+                if not session.watched and boot_time() > self._renewed_at + session.ttl_s:
                     self._session_lost(session, f"the pool could not be reached for {session.ttl_s:g} s")
             else:
                 self._renewed_at = sent_at
@@ -286,7 +288,7 @@ class PoolClient:
     def _seconds_left(self, session: Welcome) -> float:
         if self._session is not session:
             return 0.0
-        return math.inf if session.watched else self._renewed_at + session.ttl_s - _MARGIN_S - _now()
+        return math.inf if session.watched else self._renewed_at + session.ttl_s - _MARGIN_S - boot_time()
 
     def _session_lost(self, session: Welcome, reason: str) -> None:
         if self._session is session:
@@ -347,7 +349,3 @@ class PoolClient:
         if self._http is None:
             raise NoDesktop("the pool's client is not open: use it with `async with`")
         return self._http
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

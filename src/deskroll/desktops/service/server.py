@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
+from deskroll.clocks import running_time
 from deskroll.desktops.notes import boot_id
 from deskroll.desktops.pool import Pool
 from deskroll.desktops.service.keys import Caller, Keys
@@ -161,7 +162,7 @@ class PoolService:
                 f"the {self._pool.provider.name} desktops of this pool can be reached from their own host only; "
                 "run the holder there, or use a provider whose desktops have addresses on the network"
             )
-        session = self._sessions.begin(self._caller(request).name or hello.client, _now())
+        session = self._sessions.begin(self._caller(request).name or hello.client, running_time())
         return _answer(Welcome(session=session.id, ttl_s=session.ttl, watched=self._listen.is_unix))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
@@ -263,17 +264,14 @@ class PoolService:
         session = self._sessions.find(request.headers.get(SESSION_HEADER, ""))
         if session is None or self._caller(request).name not in ("", session.client):
             raise LeaseLost(f"there is no such session (any more); begin one with POST /session, send {SESSION_HEADER}")
-        session.renew(_now())
+        session.renew(running_time())
         return session
 
     async def _watch_sessions(self) -> None:
         while True:
             await asyncio.sleep(1.0)  # sessions that give no sign of life raise no event
-            self._sessions.end_expired(_now())
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+            # A sign of life that came while this process was stopped has yet to be read: that time does not count.
+            self._sessions.end_expired(running_time())
 
 
 def _answer(record: Record, status: int = 200) -> web.Response:

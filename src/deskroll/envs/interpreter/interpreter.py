@@ -11,6 +11,7 @@ import os
 import weakref
 from collections.abc import Sequence
 
+from deskroll.clocks import running_time
 from deskroll.envs.interpreter.output import Said
 from deskroll.envs.interpreter.process import Outcome, Process
 from deskroll.envs.interpreter.sandbox import Limits
@@ -52,12 +53,11 @@ class Interpreter:
 
     async def _run_all(self, process: Process, snippets: Sequence[str]) -> tuple[list[str], bool]:
         """One text for each snippet, and whether the interpreter can go on."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._limits.timeout
+        deadline = running_time() + self._limits.timeout
         results: list[str] = []
         for place, source in enumerate(snippets, 1):
             said = Said(self._limits.output_chars // len(snippets))
-            seconds = max(deadline - loop.time(), 0.0)
+            seconds = max(deadline - running_time(), 0.0)
             outcome = await process.run(source, seconds, said, last=place == len(snippets))
             note = await self._note(process, outcome)
             results.append(_joined(said.text(), note))

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from deskroll.clocks import time_limit
 from deskroll.envs.interpreter import sandbox
 from deskroll.envs.interpreter.group import Group, make_group
 from deskroll.envs.interpreter.output import Output, Said
@@ -128,7 +129,7 @@ class Process:
         body = token + bytes([last]) + source.encode(errors="replace")
         with self._listening(said):
             try:
-                async with asyncio.timeout(seconds):
+                async with time_limit(seconds):
                     with contextlib.suppress(ConnectionError):  # gone: its end says how
                         await self._loop.sock_sendall(self._control, len(body).to_bytes(4, "big") + body)
                     outcome = await self._answer(token)
@@ -143,7 +144,7 @@ class Process:
     async def _interrupted(self, token: bytes) -> Outcome:
         self._signal(signal.SIGINT)
         try:
-            async with asyncio.timeout(GRACE_S):
+            async with time_limit(GRACE_S):
                 outcome = await self._answer(token)
         except TimeoutError:
             return Outcome.STUCK
@@ -238,7 +239,7 @@ class Process:
     async def _exits(self, seconds: float) -> bool:
         """Whether the sandbox has ended by then."""
         try:
-            async with asyncio.timeout(seconds):
+            async with time_limit(seconds):
                 await self._exited.wait()
         except TimeoutError:
             return False

@@ -18,6 +18,7 @@ import tempfile
 import threading
 import weakref
 
+from deskroll.clocks import time_limit
 from deskroll.envs.limited.server import PING
 from deskroll.errors import plain
 
@@ -76,7 +77,7 @@ class Server:
     async def answers(self, patience: float) -> bool:
         """Whether it gives a sign of life, or is known to be dead; it gives none while it imports."""
         try:
-            async with asyncio.timeout(patience):
+            async with time_limit(patience):
                 while True:
                     try:
                         link = self.hand(PING)
@@ -139,7 +140,7 @@ class _Home:
         """Hand a call to the server, and return the socket to whoever will run it."""
         server: Server | None = None
         try:
-            async with asyncio.timeout(patience):
+            async with time_limit(patience):
                 while True:
                     server = self._ready()
                     try:

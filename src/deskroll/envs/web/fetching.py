@@ -7,7 +7,6 @@ no credentials and no proxy of the environment is used; what goes wrong is a `Pa
 
 from __future__ import annotations
 
-import asyncio
 import http
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,6 +15,7 @@ import aiohttp
 from yarl import URL
 
 from deskroll import __version__
+from deskroll.clocks import time_limit
 from deskroll.envs.web.addresses import LONGEST_URL, Rules
 from deskroll.envs.web.errors import PageError
 from deskroll.envs.web.outside import Outside, guarded
@@ -60,7 +60,7 @@ class Fetcher:
     async def fetch(self, address: str) -> Page:
         """Get a page, over redirects if need be."""
         try:
-            async with asyncio.timeout(self._seconds):
+            async with time_limit(self._seconds):
                 return await self._follow(self._rules.check(address))
         except TimeoutError:
             raise PageError(f"it took more than {self._seconds:g} s") from None

@@ -16,6 +16,7 @@ import msgspec
 from pydantic import SecretStr
 from yarl import URL
 
+from deskroll.clocks import time_limit
 from deskroll.envs.web.errors import PageError
 from deskroll.envs.web.fetching import USER_AGENT, answered, cause, read_body
 from deskroll.envs.web.hits import Hit
@@ -131,7 +132,7 @@ class Searcher:
         name, seconds = self._backend.engine.name, self._settings.search_seconds
         last = ""
         try:
-            async with asyncio.timeout(seconds):
+            async with time_limit(seconds):
                 for tries in range(1, self._settings.search_retries + 2):
                     try:
                         return await self._ask(query)

@@ -31,8 +31,11 @@ class Backend(Protocol):
     async def run(self, order: Order) -> Episode:
         """Run one attempt to its end."""
 
-    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
-        """End an attempt now: as a failure of the error's class, or because it is not wanted any more."""
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
+        """End an attempt now: as a failure of the error's class, or because it is not wanted any more.
+
+        `visit`: only if it still is in that phase (`Activity.visit`).
+        """
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write down where an attempt stands: its stack and its screen, in its folder."""

@@ -41,10 +41,10 @@ class Crew:
         finally:
             del self._lives[order.key, order.attempt]
 
-    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
-        """End an attempt, if it still runs."""
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
+        """End an attempt, if it still runs; `visit`: and if it still is in that phase."""
         if (live := self._lives.get((key, attempt))) is not None:
-            live.stop(error)
+            live.stop(error, visit)
 
     async def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write an attempt's stack, and its screen if it has one that answers, to its folder."""
@@ -62,10 +62,9 @@ class Crew:
 
     def vitals(self) -> Vitals:
         """What all of them do."""
-        activities = sorted((live.activity() for live in self._lives.values()), key=lambda each: each.since)
+        activities = sorted((live.activity() for live in self._lives.values()), key=lambda each: -each.seconds)
         return Vitals(
             activities=tuple(activities[:_MOST_TOLD]),
             running=len(self._lives),
             endpoints=self._kit.endpoints(),
-            at=time.time(),
         )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from deskroll.clocks import running_time, time_limit
 from deskroll.errors import BackendLost, ConfigError, DeskrollError, StoreError, WorkerLost
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.nursery import Nursery
@@ -45,7 +45,7 @@ class Hand:
         self.isolated = isolated
         self.gone = ""
         """Why it is no more; empty while it lives."""
-        self.heard_at = time.monotonic()
+        self._heard_at = running_time()
         self.starting = True
         """Whether it still imports what it works with; it says nothing meanwhile."""
         self.killed_for = ""
@@ -68,6 +68,11 @@ class Hand:
         return hand
 
     @property
+    def silent_s(self) -> float:
+        """How long nothing was heard of it, of the time in which this process could hear."""
+        return running_time() - self._heard_at
+
+    @property
     def load(self) -> int:
         """How many attempts it was ordered and has not ended."""
         return len(self._pending)
@@ -88,9 +93,10 @@ class Hand:
         finally:
             self._pending.pop(name, None)
 
-    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
         """End an attempt now."""
-        self._channel.send(Stop(key=key, attempt=attempt, failure=Failure.of(error) if error else None))
+        failure = Failure.of(error) if error else None
+        self._channel.send(Stop(key=key, attempt=attempt, failure=failure, visit=visit))
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write down where an attempt stands."""
@@ -105,7 +111,7 @@ class Hand:
         last_words = nursery.last_words
         try:
             async for message in self._channel.upward():
-                self.heard_at = time.monotonic()
+                self._heard_at = running_time()
                 match message:
                     case Ended(episode=episode):
                         self._resolve(episode.key, episode.attempt, episode)
@@ -137,7 +143,7 @@ class Hand:
             pid=self.pid,
             vitals=self._vitals,
             rss_mb=self.rss_mb(),
-            silent_s=time.monotonic() - self.heard_at,
+            silent_s=self.silent_s,
             isolated=self.isolated,
         )
 
@@ -162,7 +168,7 @@ class Hand:
         """Let it end, and hear the last of it; by force, where it does not: then that may be lost."""
         self._channel.send(Finish())
         try:
-            async with asyncio.timeout(_END_S):
+            async with time_limit(_END_S):
                 await asyncio.shield(self._end)
                 await self._heard_out.wait()
         except TimeoutError:

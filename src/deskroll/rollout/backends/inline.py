@@ -50,9 +50,9 @@ class InlineBackend:
                 raise
             raise WorkerLost(f"the task that ran {order.name} was cancelled from within") from None
 
-    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
         """End an attempt now."""
-        self._require().stop(key, attempt, error)
+        self._require().stop(key, attempt, error, visit)
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write an attempt's stack to its folder."""

@@ -100,11 +100,11 @@ class ProcessBackend:
                     await asyncio.shield(hand.dismiss())
         return await self._run_on(await self._idlest(), order)
 
-    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None) -> None:
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
         """End an attempt now."""
         if (hand := self._of(key, attempt)) is not None:
-            hand.stop(key, attempt, error)
-        else:
+            hand.stop(key, attempt, error, visit)
+        elif visit is None:
             self._unwanted[key, attempt] = error  # it waits for a worker
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
@@ -206,12 +206,11 @@ class ProcessBackend:
                 words = await self._stacks(hanging)
                 for hand in hanging:
                     if self._hangs(hand):  # it may have come round meanwhile
-                        silent = time.monotonic() - hand.heard_at
-                        hand.kill(f"it hung for {silent:.0f} s; workers last printed: {words}")
+                        hand.kill(f"it hung for {hand.silent_s:.0f} s; workers last printed: {words}")
 
     def _hangs(self, hand: Hand) -> bool:
         allowed = max(self._config.hang_after, READY_S) if hand.starting else self._config.hang_after
-        return not hand.gone and not hand.killed_for and time.monotonic() - hand.heard_at > allowed
+        return not hand.gone and not hand.killed_for and hand.silent_s > allowed
 
     async def _stacks(self, hands: list[Hand]) -> str:
         """What workers printed last, once these have printed where they stand."""

@@ -40,6 +40,8 @@ class Stop(Record, frozen=True, tag="stop"):
     key: EpisodeKey
     attempt: int
     failure: Failure | None = None
+    visit: int | None = None
+    """Only if it still is in that phase."""
 
 
 class Dump(Record, frozen=True, tag="dump"):

@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Coroutine
 
 import uvloop
@@ -115,7 +114,7 @@ class _Worker:
                     beating.cancel()
         except DeskrollError as error:
             channel.send(Broken(message=str(error)))
-        channel.send(Beat(vitals=Vitals(at=time.time()), events=self._events.taken()))
+        channel.send(Beat(vitals=Vitals(), events=self._events.taken()))
         await channel.drained()
         await channel.close()
 
@@ -123,8 +122,8 @@ class _Worker:
         match message:
             case Run(order=order):
                 self._spawn(self._run(crew.take(order), channel, crew))
-            case Stop(key=key, attempt=attempt, failure=failure):
-                crew.stop(key, attempt, error_of(failure) if failure else None)
+            case Stop(key=key, attempt=attempt, failure=failure, visit=visit):
+                crew.stop(key, attempt, error_of(failure) if failure else None, visit)
             case Dump(key=key, attempt=attempt, why=why):
                 self._spawn(crew.dump(key, attempt, why))
 

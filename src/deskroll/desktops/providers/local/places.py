@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from deskroll.desktops.base import DesktopSpec
-from deskroll.desktops.notes import LONGEST_SOCKET_PATH, TTL_S, Note, Notebook, Owner, runtime_root
+from deskroll.desktops.notes import LONGEST_SOCKET_PATH, Note, Notebook, Owner, renewed, runtime_root
 from deskroll.errors import BootError
 
 PROVIDER = "local"
@@ -43,17 +43,18 @@ def notebook() -> Notebook[LocalNote]:
 def new_note(desktop_id: str, spec: DesktopSpec, isolation: str) -> LocalNote:
     """The note of a desktop that this process is about to start."""
     now = time.time()
-    return LocalNote(
+    note = LocalNote(
         id=desktop_id,
         provider=PROVIDER,
         owner=Owner.this_process(),
         created_at=now,
-        expires_at=now + TTL_S,
+        expires_at=now,
         width=spec.width,
         height=spec.height,
         endpoint=f"unix:{socket_of(notebook().folder(desktop_id))}",
         isolation=isolation,
     )
+    return renewed(note)
 
 
 def make_desktop_folder(note: LocalNote) -> Path:

@@ -11,10 +11,8 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Recycling
-from deskroll.desktops.notes import TTL_S, Note, Owner
+from deskroll.desktops.notes import Note, Owner, renewed
 from deskroll.desktops.providers.sim.desktop import SimDesktop
 from deskroll.desktops.providers.sim.server import SimServer
 from deskroll.desktops.providers.sim.settings import SimSettings
@@ -110,10 +108,10 @@ class SimProvider:
             raise BootError(f"there is a simulated desktop {desktop_id} already; give another id, or none")
         now = time.time()
         note = Note(
-            id=desktop_id, provider=self.name, owner=self._owner, created_at=now, expires_at=now + TTL_S,
+            id=desktop_id, provider=self.name, owner=self._owner, created_at=now, expires_at=now,
             width=spec.width, height=spec.height,
         )  # fmt: skip
-        desktop = SimDesktop(self.world, self, note, spec, self.settings)
+        desktop = SimDesktop(self.world, self, renewed(note), spec, self.settings)
         self.world.add(desktop)
         try:
             await desktop.boot()
@@ -166,8 +164,7 @@ class SimProvider:
         desktop = self.world.desktops.get(note.id)
         if desktop is None or not desktop.note.orphaned():
             return False
-        ours = msgspec.structs.replace(desktop.note, owner=self._owner, expires_at=time.time() + TTL_S)
-        desktop.take_over(self, ours, self.settings)
+        desktop.take_over(self, renewed(desktop.note, self._owner), self.settings)
         return True
 
     def _own(self, desktop_id: str) -> SimDesktop:

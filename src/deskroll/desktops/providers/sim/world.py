@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import enum
 import secrets
-import time
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from deskroll.desktops.notes import TTL_S, Note
+from deskroll.desktops.notes import Note, renewed
 from deskroll.errors import DesktopLost
 
 if TYPE_CHECKING:
@@ -110,8 +107,7 @@ class SimWorld:
 
     def notes(self) -> list[Note]:
         """The note of every machine, oldest first, renewed where its provider is open."""
-        expires_at = time.time() + TTL_S
         for desktop in self.desktops.values():
             if desktop.keeper.is_open:
-                desktop.note = msgspec.structs.replace(desktop.note, expires_at=expires_at)
+                desktop.note = renewed(desktop.note)
         return [desktop.note for desktop in self.desktops.values()]

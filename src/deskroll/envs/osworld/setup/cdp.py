@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from deskroll.clocks import running_time, time_limit
 from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.setup.bodies import whole
 from deskroll.errors import SetupError, plain
@@ -72,10 +72,10 @@ async def browser_of(desktop: Desktop) -> AsyncIterator[Browser]:
 
 
 async def _socket_path(session: aiohttp.ClientSession, url: str) -> str:
-    deadline, last = time.monotonic() + START_S, ""
-    while time.monotonic() < deadline:
+    deadline, last = running_time() + START_S, ""
+    while running_time() < deadline:
         try:
-            async with asyncio.timeout(CALL_S), session.get(url, allow_redirects=False) as response:
+            async with time_limit(CALL_S), session.get(url, allow_redirects=False) as response:
                 version = msgspec.json.decode(await whole(response, _CHUNK), type=_Version)
             if found := _SOCKET.search(version.socket):
                 return found[0]
@@ -103,7 +103,7 @@ class Browser:
         self._last += 1
         message = {"id": self._last, "method": method, "params": params, **({"sessionId": session} if session else {})}
         try:
-            async with asyncio.timeout(timeout):
+            async with time_limit(timeout):
                 await self._socket.send_str(msgspec.json.encode(message).decode())
                 return await self._answer(method)
         except TimeoutError:
@@ -135,9 +135,9 @@ class Browser:
     async def close_tab(self, tab: str) -> None:
         """Close a tab; it is gone afterwards."""
         await self.call("Target.closeTarget", {"targetId": tab})
-        deadline = time.monotonic() + CALL_S
+        deadline = running_time() + CALL_S
         while any(each.id == tab for each in await self.tabs()):
-            if time.monotonic() >= deadline:
+            if running_time() >= deadline:
                 raise SetupError(f"a tab was told to close, and is still there after {CALL_S:g} s")
             await asyncio.sleep(_LOOK_S)
 
@@ -171,12 +171,12 @@ class Page:
 
     async def goto(self, url: str, timeout: float) -> bool:
         """Go to an address and wait until the page has loaded; False: all of it but some pictures or scripts."""
-        deadline = time.monotonic() + timeout
+        deadline = running_time() + timeout
         result = await self.call("Page.navigate", {"url": url}, timeout=timeout)
         if problem := result.get("errorText"):
             raise SetupError(f"the browser cannot open {plain(url)}: {plain(str(problem))}")
         while (state := await self.value("document.readyState")) != "complete":
-            if time.monotonic() >= deadline:
+            if running_time() >= deadline:
                 if state == "interactive":
                     return False
                 raise SetupError(f"the browser did not open {plain(url)} within {timeout:g} s")
@@ -185,9 +185,9 @@ class Page:
 
     async def until(self, expression: str, what: str, timeout: float) -> object:
         """Wait until an expression is true, and return its value."""
-        deadline = time.monotonic() + timeout
+        deadline = running_time() + timeout
         while not (value := await self.value(expression)):
-            if time.monotonic() >= deadline:
+            if running_time() >= deadline:
                 raise SetupError(f"{what}: not so after {timeout:g} s")
             await asyncio.sleep(_LOOK_S)
         return value

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import time
 
+from deskroll.clocks import running_time
 from deskroll.desktops.base import Desktop, RunResult
 from deskroll.envs.osworld.setup.around import Around
 from deskroll.envs.osworld.setup.records import Execute, Launch, Until, is_true
@@ -101,7 +101,7 @@ def hidden(text: str, around: Around) -> str:
 
 
 async def _repeated(desktop: Desktop, command: list[str] | str, until: Until, shown: str, around: Around) -> RunResult:
-    deadline = time.monotonic() + UNTIL_S
+    deadline = running_time() + UNTIL_S
     refusals = 0
     while True:
         last = ""
@@ -116,7 +116,7 @@ async def _repeated(desktop: Desktop, command: list[str] | str, until: Until, sh
             if _is_so(done, until):
                 return done
             last = f"it ended with {done.returncode}"
-        if time.monotonic() >= deadline:
+        if running_time() >= deadline:
             raise SetupError(f"{shown!r} was repeated for {UNTIL_S:g} s, and its `until` was never so; last: {last}")
         await asyncio.sleep(_AGAIN_S)
 

@@ -23,6 +23,7 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 
+from deskroll.clocks import time_limit
 from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup.around import Around
@@ -140,7 +141,7 @@ async def _fill(file: int, source: str | Path, settings: OSWorldSettings) -> str
         return await asyncio.to_thread(_copy, source, file, settings)
     shown, pause, last = plain(source), _PAUSE_S, ""
     try:
-        async with asyncio.timeout(settings.download_timeout):
+        async with time_limit(settings.download_timeout):
             for n in range(_TRIES):
                 if n:
                     await asyncio.sleep(pause)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import time
 from urllib.parse import urlsplit
 
+from deskroll.clocks import running_time
 from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.setup.around import Around
 from deskroll.envs.osworld.setup.cdp import Browser, Tab, browser_of
@@ -58,13 +58,13 @@ async def _first(browser: Browser) -> Tab | None:
 
 
 async def _showing(browser: Browser, url: str) -> Tab:
-    deadline = time.monotonic() + TAB_S
+    deadline = running_time() + TAB_S
     while True:
         tabs = await browser.tabs()
         for each in tabs:
             if same_page(each.url, url):
                 return each
-        if time.monotonic() >= deadline:
+        if running_time() >= deadline:
             there = ", ".join(plain(each.url, 100) for each in tabs[:10])
             raise SetupError(f"no tab shows {plain(url)}, which is to be closed; there are: {there or 'none'}")
         await asyncio.sleep(_LOOK_S)

@@ -7,11 +7,11 @@ the agent has ended (`Around.forgiving`) nothing is on its way any more, and a w
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
 
+from deskroll.clocks import running_time
 from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.setup.around import Around
 from deskroll.envs.osworld.setup.records import Open, WindowName, is_true
@@ -44,14 +44,14 @@ async def close(desktop: Desktop, given: WindowName, around: Around) -> None:
 
 
 async def _with_window(call: Callable[[], Awaitable[None]], given: WindowName, around: Around) -> None:
-    deadline = time.monotonic() + WINDOW_S
+    deadline = running_time() + WINDOW_S
     while True:
         try:
             await call()
         except GuestError as error:
             if error.status != HTTPStatus.NOT_FOUND or around.forgiving:
                 raise
-            if time.monotonic() >= deadline:
+            if running_time() >= deadline:
                 raise SetupError(f"no window {given.window_name!r} came up within {WINDOW_S:g} s") from error
         else:
             return

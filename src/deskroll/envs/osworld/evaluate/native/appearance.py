@@ -6,10 +6,10 @@ the profile tells; what a browser without that port has chosen has been written 
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
 
+from deskroll.clocks import time_limit
 from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.setup.cdp import Browser, browser_of
 from deskroll.errors import SetupError
@@ -37,7 +37,7 @@ async def live_mode(desktop: Desktop) -> str | None:
     if running.returncode == 1:  # anything else: it is not known
         return None
     try:
-        async with asyncio.timeout(_ASK_S), browser_of(desktop) as browser:
+        async with time_limit(_ASK_S), browser_of(desktop) as browser:
             chosen = await _chosen(browser)
     except (SetupError, TimeoutError):
         return None

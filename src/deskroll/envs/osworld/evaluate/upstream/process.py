@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from deskroll.clocks import time_limit
 from deskroll.desktops.scratch import scratch_folder
 from deskroll.envs.osworld.evaluate.upstream import sandbox
 from deskroll.errors import BootError, EvaluatorError, plain
@@ -89,7 +90,7 @@ class Worker:
     async def _read(self, seconds: float, what: str, token: str = "") -> Answer:
         """The answer with that token; no job can write one, so anything else is nonsense."""
         try:
-            async with asyncio.timeout(seconds):
+            async with time_limit(seconds):
                 answer = await self._line()
         except TimeoutError:
             raise EvaluatorError(f"the evaluator {what} within {seconds:g} s; it said: {self.said()}") from None
