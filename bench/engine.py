@@ -57,7 +57,8 @@ from deskroll.rollout.config import RunConfig
 from deskroll.rollout.openfiles import raise_open_files
 from deskroll.rollout.session import Session
 from deskroll.store import RunInfo, info, journal, paths
-from deskroll.store.journal import Closed, CloseReason, Opened, Planned, Sealed, Started
+from deskroll.store.chain import Chain
+from deskroll.store.journal import Closed, CloseReason, JournalRecord, Opened, Planned, Sealed, Started
 from deskroll.types import Episode, EpisodeKey, Score, StopReason, Task, Usage
 from documented_rollout import (
     MODEL,
@@ -447,17 +448,20 @@ def write_large_run(folder: Path) -> int:
     """A run whose episodes are all done; the size of its journal."""
     keys = [EpisodeKey(phase="eval", round=0, task=f"task-{number:06}", sample=0) for number in range(INDEXED)]
     (folder / paths.RUN_JSON).write_bytes(info.encode(RunInfo(run_id="large")))
+    chain = Chain(b"")
     with (folder / paths.JOURNAL).open("wb") as file:
-        file.write(journal.encode(Opened(epoch=1, at=1e9)))
+
+        def write(record: JournalRecord) -> None:
+            file.write(chain.link(journal.encode(record)))
+
+        write(Opened(epoch=1, at=1e9))
         for key in keys:
             digest = "0123456789abcdef0123456789abcdef"
-            file.write(
-                journal.encode(Planned(phase="eval", round=0, task=key.task, samples=1, digest=digest, of=INDEXED))
-            )
+            write(Planned(phase="eval", round=0, task=key.task, samples=1, digest=digest, of=INDEXED))
         for number, key in enumerate(keys):
-            file.write(journal.encode(Started(key=key, attempt=1, epoch=1, at=1e9 + number)))
-            file.write(journal.encode(Sealed(episode=_outcome(key, number), epoch=1)))
-        file.write(journal.encode(Closed(epoch=1, at=2e9, why=CloseReason.FINISHED)))
+            write(Started(key=key, attempt=1, epoch=1, at=1e9 + number))
+            write(Sealed(episode=_outcome(key, number), epoch=1))
+        write(Closed(epoch=1, at=2e9, why=CloseReason.FINISHED))
         file.flush()
         os.fsync(file.fileno())
         return file.tell()

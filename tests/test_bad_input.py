@@ -324,7 +324,7 @@ def rewrite_tasks(text: str) -> Callable[[Path], object]:
 
 
 CHANGES = [
-    ("damaged journal", damage_journal, "", ("journal.jsonl, line 3: cannot be read", "restore it")),
+    ("damaged journal", damage_journal, "", ("journal.jsonl, line 3: it is not what", "restore the file")),
     ("changed task", rewrite_tasks(TASK + OTHER.replace("6", "5")), "", ("task 'b' has changed", "with --force")),
     ("removed task", rewrite_tasks(TASK), "", ("task 'b' is gone", "with --force")),
     ("new task", rewrite_tasks(TASK + OTHER + TASK.replace('"a"', '"c"')), "", ("task 'c' is new", "with --force")),

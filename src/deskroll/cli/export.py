@@ -71,6 +71,8 @@ def export(  # noqa: PLR0913  (one parameter an option)
 
     _check_options(to, model_name=model_name, screens=screens, seconds_a_step=seconds_a_step, fps=fps)
     opened = Run.open(find_run(run))
+    for each in opened.damage:
+        click.echo(plain(each, 500), err=True)
     folder = _folder(opened, output)
     chosen = Chosen.of(opened, tasks)
     options = {

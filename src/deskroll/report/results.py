@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,11 @@ from deskroll.report.words import counted
 from deskroll.store import Run, RunInfo, find_run, journal, paths
 from deskroll.store.journal import Closed, CloseReason, DesktopChanged, Failed, Opened, Sealed, Started
 from deskroll.types import Episode, EpisodeKey
+
+_log = logging.getLogger(__name__)
+COMPARED = 5000
+"""Outcomes up to which each one is compared with its attempt's folder, which takes 0.2 s then; `Run.verify` does it for
+any number."""
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -56,6 +62,7 @@ class Results:
             raise InputError(str(error)) from error
         run = Run.open(root)
         _check_begun(run)
+        _name_damage(run)
         outcomes, changes = run.outcomes(), run.desktop_changes()
         retried = _retried(run, outcomes)
         planned = sum(each.samples for each in run.index.planned)
@@ -105,6 +112,14 @@ def _check_begun(run: Run) -> None:
             f"{run.storage.shown(paths.JOURNAL)} is missing or empty: the run was killed before it had begun, or its "
             "files are damaged. Resume it, or restore the file"
         )
+
+
+def _name_damage(run: Run) -> None:
+    for each in run.damage:
+        _log.warning("%s", each)
+    if run.storage.local and run.index.done <= COMPARED:
+        for each in run.disagreements():
+            _log.warning("%s", each)
 
 
 def _retried(run: Run, outcomes: list[Episode]) -> list[Episode]:

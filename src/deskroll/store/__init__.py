@@ -6,6 +6,7 @@ only one whose worker was lost (failure class `worker`) has no manifest.
 
 paths.py     the run tree, drawn             storage.py   a folder, wherever it is: local.py, objects.py
 journal.py   the records, and lines          index.py     what they say, folded
+chain.py     a checksum on each line         mending.py   a damaged journal, put right; evidence.py: by what
 writer.py    one attempt's folder            manifest.py  what its episode.json and tokens.npz hold
 commit.py    attempts made durable together  attempt.py   an attempt's folder, read
 run.py       the coordinator's side          lock.py      who runs it         info.py   run.json

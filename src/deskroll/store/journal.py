@@ -4,7 +4,8 @@ One JSON object a line, tagged by `type`. The coordinator alone writes them, in 
 everything that is known about a run can be had by reading them from the top (`index.Index`).
 
 A last line without its newline was being written when its writer died: it says nothing, and is skipped by readers
-and cut off by the next writer. A line that cannot be read anywhere else is damage, and an error.
+and cut off by the next writer. What else is not as it was written is damage: `chain.py` sees it, `mending.py` puts it
+right or refuses the run.
 """
 
 from __future__ import annotations

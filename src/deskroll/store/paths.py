@@ -3,6 +3,7 @@
     <output_dir>/<run_id>/
       run.json                 RunInfo: the resolved config, versions, git commit, machine
       journal.jsonl            plan, groups, attempts, outcomes, desktops: the truth
+      journal.jsonl.damaged-<n>  a damaged journal as a resume found it, before it put it right
       results.jsonl            one line an outcome, for people and other tools
       summary.json             scores, time and cost
       .lock                    who runs it (on a local path)

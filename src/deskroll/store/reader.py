@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from deskroll.errors import FailureClass, InputError, StoreError, plain
-from deskroll.store import journal, lock, paths
+from deskroll.errors import InputError, StoreError, plain
+from deskroll.store import chain, journal, lock, paths
 from deskroll.store.attempt import AttemptReader
-from deskroll.store.index import Index
+from deskroll.store.evidence import agree, has_manifest
+from deskroll.store.index import Index, shown
 from deskroll.store.info import RunInfo, read_info
 from deskroll.store.journal import DesktopChanged, JournalRecord
+from deskroll.store.journal_bytes import check_unbegun, read_journal
 from deskroll.store.local import LocalStorage
-from deskroll.store.sink_objects import check_unbegun, read_journal
+from deskroll.store.mending import is_intact, read_checked
 from deskroll.store.storage import Storage, join
 from deskroll.types import Episode, EpisodeKey
 
@@ -34,7 +36,10 @@ class Run:
         self.storage = storage
         self.info = info
         self.index = Index()
+        self.damage: tuple[str, ...] = ()
+        """What had to be put right to read the journal, a line each; the file is as it was."""
         self._read = 0
+        self._state = chain.START
 
     @classmethod
     def open(cls, root: str | Path) -> Run:
@@ -52,13 +57,21 @@ class Run:
     def refresh(self) -> None:
         """Take in what was written since."""
         if not self.storage.local:  # lines of a coordinator that was superseded may be gone again
-            self.index, self._read = Index(), 0
-        new = read_journal(self.storage, self._read)
-        new = new[: journal.whole(new)]
+            self._forget()
+        raw = read_journal(self.storage, self._read)
+        new = raw[: journal.whole(raw)]
         if not new and not self._read:
             check_unbegun(self.storage)
+        read = self._read + len(new)
+        if not is_intact(new, raw[len(new) :], self._state):
+            self._forget()
+            checked = read_checked(self.storage)
+            new, self.damage = checked.data, checked.damage
         self.index.extend(new, self.storage.shown(paths.JOURNAL))
-        self._read += len(new)
+        self._read, self._state = read, chain.state_after(new, self._state)
+
+    def _forget(self) -> None:
+        self.index, self._read, self._state = Index(), 0, chain.START
 
     def outcomes(self) -> list[Episode]:
         """The outcome of every episode that has one and is still planned."""
@@ -85,17 +98,33 @@ class Run:
         return lock.holder(self.storage) if isinstance(self.storage, LocalStorage) else None
 
     def verify(self) -> list[str]:
-        """What is wrong with the files of the outcomes, a line each; empty: nothing is.
+        """What is wrong with the journal and the files of the outcomes, a line each; empty: nothing is.
 
-        Outcomes whose worker was lost are passed over: it wrote as far as it got, and no manifest.
+        Of outcomes whose worker was lost the files are passed over: it wrote as far as it got, and no manifest.
         """
-        return [
-            problem
-            for key, entry in self.index.entries.items()
-            if (outcome := entry.outcome) is not None
-            and (outcome.failure is None or outcome.failure.failure_class is not FailureClass.WORKER)
-            for problem in self.attempt(key, outcome.attempt).verify()
-        ]
+        problems = [*self.damage, *self.disagreements()]
+        for outcome in self.outcomes():
+            if has_manifest(outcome):
+                try:
+                    problems += self.attempt(outcome.key, outcome.attempt).verify()
+                except StoreError as error:
+                    problems.append(str(error))
+        return problems
+
+    def disagreements(self) -> Iterator[str]:
+        """Outcomes whose `episode.json` says something else, a line each. The journal's checksums hold: it counts."""
+        for outcome in self.outcomes():
+            attempt = self.attempt(outcome.key, outcome.attempt)
+            try:
+                stored = attempt.episode() if has_manifest(outcome) else None
+            except StoreError:  # `verify` names it
+                continue
+            if stored is not None and not agree(outcome, stored):
+                yield (
+                    f"{self.storage.shown(paths.JOURNAL)}, line {self.index.entries[outcome.key].line}: "
+                    f"{attempt.folder}/{paths.EPISODE_JSON} says something else of {shown(outcome.key)}; the journal's "
+                    "checksums are right, so the journal counts"
+                )
 
 
 def find_run(path: str | Path, *, newest: bool = False) -> str:

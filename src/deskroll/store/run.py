@@ -19,15 +19,17 @@ from deskroll import __version__
 from deskroll.errors import StoreError, plain
 from deskroll.store import info as run_info
 from deskroll.store import journal, paths
+from deskroll.store.chain import Chain
 from deskroll.store.index import Index
 from deskroll.store.info import RunInfo
 from deskroll.store.journal import Closed, CloseReason, JournalRecord, Opened, Sealed
+from deskroll.store.journal_bytes import check_unbegun, read_journal
 from deskroll.store.local import LocalStorage
 from deskroll.store.lock import Lock, this_process
 from deskroll.store.pump import Pump
 from deskroll.store.results import Describe, Result, ResultsFile
 from deskroll.store.sink import JournalFile, JournalSink
-from deskroll.store.sink_objects import JournalObjects, check_unbegun, read_journal
+from deskroll.store.sink_objects import JournalObjects
 from deskroll.store.spool import sweep
 from deskroll.store.storage import Storage
 from deskroll.types import EpisodeKey
@@ -41,7 +43,14 @@ class RunStore:
     """A run that is being written. Made by `create` or `resume`."""
 
     def __init__(
-        self, storage: Storage, info: RunInfo, index: Index, epoch: int, pump: Pump, describe: Describe | None
+        self,
+        storage: Storage,
+        info: RunInfo,
+        index: Index,
+        epoch: int,
+        pump: Pump,
+        chain: Chain,
+        describe: Describe | None,
     ) -> None:
         self.storage = storage
         self.info = info
@@ -53,6 +62,7 @@ class RunStore:
         """To be inherited by worker processes, which so hold the run as well; None in an object store."""
         self._lock: Lock | None = None
         self._pump = pump
+        self._chain = chain
         self._describe = describe or (lambda key: "")
         self._end: tuple[CloseReason, str] | None = None
 
@@ -104,7 +114,7 @@ class RunStore:
             if type(record) is Sealed:
                 result = Result.of(record.episode, self._describe(record.episode.key)).encode()
             self.index.apply(record)
-            self._pump.put(line, result)
+            self._pump.put(self._chain.link(line), result)
 
     async def sync(self) -> None:
         """Return when everything that was written so far is durable."""
@@ -161,7 +171,7 @@ class RunStore:
             data, free = await asyncio.to_thread(_open_files, sink, results)
             index = Index.load(data, storage.shown(paths.JOURNAL))
             pump = Pump(_appender(sink, results), sink.pace_s)
-            store = cls(storage, info, index, max(free, index.epoch + 1), pump, describe)
+            store = cls(storage, info, index, max(free, index.epoch + 1), pump, Chain(data), describe)
             if lock is not None:
                 store._lock, store.lock_fd = lock, lock.fd
             async with _pumping(pump, on_failure):

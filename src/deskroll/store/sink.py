@@ -10,10 +10,11 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from deskroll.store import journal, paths
+from deskroll.store import paths
 from deskroll.store.commit import sync, write_all
+from deskroll.store.journal_bytes import read_journal
 from deskroll.store.local import LocalStorage
-from deskroll.store.sink_objects import read_journal
+from deskroll.store.mending import read_checked
 from deskroll.store.storage import store_error
 
 
@@ -49,17 +50,22 @@ class JournalFile:
 
     def open(self) -> tuple[bytes, int]:
         """What is there; a torn last line is cut off."""
-        _gather(self._storage)
+        checked = read_checked(self._storage)
+        checked.log()
+        if checked.damage:
+            _keep_damaged(self._storage)
+        if checked.damage or self._storage.list(paths.JOURNAL_PARTS):
+            self._storage.write_atomic(paths.JOURNAL, checked.data)
+            _put_parts_away(self._storage)
+        self._size = len(checked.data)
         try:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
             sync(self._storage.root)
-            data = Path(self._path).read_bytes()
-            self._size = journal.whole(data)
-            if self._size < len(data):
+            if self._size < os.fstat(self._fd).st_size:
                 os.ftruncate(self._fd, self._size)
         except OSError as error:
             raise store_error("open", self._path, error) from error
-        return data[: self._size], 1
+        return checked.data, 1
 
     def append(self, lines: bytes) -> None:
         """Append lines durably."""
@@ -89,10 +95,16 @@ class JournalFile:
             pass
 
 
-def _gather(storage: LocalStorage) -> None:
-    """Where a run was copied from an object store, its journal may lie in parts: put them together first."""
+def _keep_damaged(storage: LocalStorage) -> None:
+    """Keep the journal as it was found, before it is put right."""
+    number = 1
+    while not storage.write_new(f"{paths.JOURNAL}.damaged-{number}", read_journal(storage)):
+        number += 1
+
+
+def _put_parts_away(storage: LocalStorage) -> None:
+    """Where a run was copied from an object store, its journal may lie in parts: from now on it is one file."""
     if storage.list(paths.JOURNAL_PARTS):
-        storage.write_atomic(paths.JOURNAL, read_journal(storage))
         try:
             Path(storage.path(paths.JOURNAL_PARTS)).rename(storage.path(f"{paths.JOURNAL_PARTS}.gathered"))
         except OSError as error:

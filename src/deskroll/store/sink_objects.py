@@ -15,13 +15,13 @@ import re
 import msgspec
 
 from deskroll.errors import StoreError
-from deskroll.store import journal, paths
+from deskroll.store import paths
 from deskroll.store.lock import this_process
+from deskroll.store.mending import read_checked
 from deskroll.store.storage import Storage
 
 ROLL_BYTES = 1 << 20
 """Size at which a part is left and another one is begun."""
-_PART = re.compile(r"(\d+)-(\d+)\.jsonl")
 _MARKER = re.compile(r"epoch-(\d+)")
 
 
@@ -45,8 +45,9 @@ class JournalObjects:
         while not self._storage.write_new(_marker(self._epoch), marker):
             self._epoch += 1
         # Only now: whoever wrote a line after this listing sees the marker, and knows that it does not count.
-        self._part = read_journal(self._storage)
-        self._part = self._part[: journal.whole(self._part)]
+        checked = read_checked(self._storage)
+        checked.log()
+        self._part = checked.data
         return self._part, self._epoch
 
     def append(self, lines: bytes) -> None:
@@ -69,30 +70,6 @@ class JournalObjects:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-def read_journal(storage: Storage, start: int = 0) -> bytes:
-    """The journal of a run from byte `start` on, wherever it is, as it is at this moment."""
-    names = storage.list(paths.JOURNAL_PARTS)
-    parts = sorted((int(found[1]), int(found[2]), name) for name in names if (found := _PART.fullmatch(name)))
-    epoch = max((epoch for epoch, number, _ in parts if number == 0), default=None)
-    if epoch is not None:
-        wanted = [f"{paths.JOURNAL_PARTS}/{name}" for each, _, name in parts if each == epoch]
-        return b"".join(storage.read_many(wanted))[start:]
-    return storage.read(paths.JOURNAL, start) if storage.exists(paths.JOURNAL) else b""
-
-
-def check_unbegun(storage: Storage) -> None:
-    """Of a run whose journal says nothing: StoreError where other files show that it was there, and is lost."""
-    results = storage.exists(paths.RESULTS) and storage.size(paths.RESULTS) > 0
-    if not (results or storage.exists(paths.SUMMARY) or storage.list(paths.EPISODES)):
-        return  # it was killed before it had begun
-    state = "empty" if storage.exists(paths.JOURNAL) else "missing"
-    raise StoreError(
-        f"{storage.shown(paths.JOURNAL)} is {state}: the run's files are damaged. Without its journal nothing is known "
-        f"of what was planned and done: restore it from a copy (what its episodes left is in {paths.EPISODES}/), or "
-        "begin another run"
-    )
 
 
 def _marker(epoch: int) -> str:
