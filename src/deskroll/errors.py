@@ -20,6 +20,7 @@
         │   ├── LeaseLost            the lease is over: the desktop belongs to somebody else by now
         │   ├── NoDesktop            the pool cannot serve a request, and says why
         │   └── GuestError           the guest refused or failed one request (`status` is its HTTP status)
+        │       └── CommandTimeout   a command in it did not end in time, and was killed
         ├── SetupError               setup      preparing the task
         │   └── LimitedLost          what runs functions within limits is gone, twice
         ├── EvaluatorError           evaluator  judging the task
@@ -160,6 +161,10 @@ class GuestError(DesktopError):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+class CommandTimeout(GuestError):
+    """A command did not end in time, and the guest has killed it; the desktop itself is alive."""
 
 
 class SetupError(DeskrollError):

@@ -8,6 +8,7 @@ that. Nothing here knows any particular provider.
 from __future__ import annotations
 
 import enum
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -84,6 +85,32 @@ class RunResult(Record, frozen=True):
     returncode: int
     output: str = ""
     error: str = ""
+
+    @property
+    def signal(self) -> str:
+        """The signal that ended it; empty where it ended by itself."""
+        return signal_of(self.returncode)
+
+
+_OF_SHELLS = {
+    128 + each: each.name
+    for each in (
+        signal.SIGINT, signal.SIGQUIT, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE,
+        signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGXCPU, signal.SIGSYS,
+    )
+}  # fmt: skip
+"""How shells tell that a signal ended what they ran. Not 129, which is git's for a wrong call, nor 141: who reads of a
+pipe and has read enough ends who writes to it."""
+
+
+def signal_of(returncode: int) -> str:
+    """The signal that a program's status tells of, its own or one that its shell passes on; else empty."""
+    if returncode >= 0:
+        return _OF_SHELLS.get(returncode, "")
+    try:
+        return signal.Signals(-returncode).name
+    except ValueError:
+        return f"signal {-returncode}"
 
 
 class Window(Record, frozen=True):

@@ -12,11 +12,13 @@ import pytest
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs import Ending, Means
 from deskroll.envs.osworld.env import OSWorldEnv
+from deskroll.envs.osworld.evaluate import evaluate
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import Around, perform
-from deskroll.errors import SetupError
+from deskroll.errors import CommandTimeout, EvaluatorError, SetupError
 from deskroll.tasks import parse_task
 from deskroll.types import StopReason
+from tests.envs.osworld_evaluate.making import judged
 from tests.waiting import eventually
 
 SETTINGS = OSWorldSettings(screen_width=1024, screen_height=768, client_password="sesame")
@@ -169,6 +171,27 @@ async def test_after_the_agent_a_failing_command_is_part_of_what_is_judged(local
     assert here.outputs == {"diff.out": b"differs\n", "end.out": b"end\n"}
     with pytest.raises(SetupError, match=r"set-up step 0 \(open\)"):
         await perform([step("open", path="/home/user/nothing.txt")], local, here)
+
+
+async def test_a_command_that_was_cut_off_is_gone_on_from_nowhere(local: GuestDesktop) -> None:
+    """By a signal or by its time limit: what is prepared, or judged, is not what the task says."""
+    warn = Around("t", SETTINGS.model_copy(update={"failing_commands": "warn"}))
+    for here in (around(), warn, around(forgiving=True)):
+        with pytest.raises(SetupError, match=r"step 0 \(execute\): .*kill -KILL .* was ended by SIGKILL"):
+            await perform([step("execute", command="sh -c 'kill -KILL $$'; exit $?")], local, here)
+        assert here.took[-1].returncode == 137
+    task = judged(
+        "exact_match",
+        {"type": "vm_command_line", "command": ["printf", "42"]},
+        {"type": "rule", "rules": {"expected": "42"}},
+        postconfig=[step("execute", command=["sh", "-c", "kill -KILL $$"])],
+    )
+    with pytest.raises(EvaluatorError, match=r"evaluator\.postconfig: .* was ended by SIGKILL"):
+        await evaluate(task, local, Ending(stop=StopReason.DONE))
+    with pytest.raises(CommandTimeout, match=r"Command 'sleep 60' timed out after [\d.]+ seconds"):
+        await local.run("sleep 60", timeout=1)
+    own_hand = [step("execute", command="pkill -f nobody-has-this-name"), step("execute", command="true")]
+    await perform(own_hand, local, around(forgiving=True))
 
 
 @needs_mousepad

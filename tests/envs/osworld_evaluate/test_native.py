@@ -281,6 +281,10 @@ async def test_on_a_real_desktop() -> None:
             missing = judged("exact_match", {"type": "vm_command_line", "command": ["/no/such"]}, rule(expected=""))
             found = await evaluate(missing, desktop, DONE)
             assert (found.value, found.reason.partition(":")[0]) == (0.0, "vm_command_line")
+            for command in (["sh", "-c", "kill -KILL $$"], "sh -c 'kill -KILL $$'; exit $?"):
+                killed = judged("exact_match", {"type": "vm_command_line", "command": command}, rule(expected=""))
+                with pytest.raises(EvaluatorError, match=r"kill -KILL .* was ended by SIGKILL"):
+                    await evaluate(killed, desktop, DONE)
             for name, command in REFUSED.items():
                 done = await desktop.run(f"rm -rf {ODD}; {command}")
                 assert done.returncode == 0, (name, done.error)

@@ -103,6 +103,56 @@ async def test_a_desktop_that_refuses_is_a_0(status: int) -> None:
         assert (await evaluate(task, desktop, DONE, evaluators="upstream")).value == 0.0
 
 
+CUT_OFF: list[tuple[int, dict[str, Any], str]] = [
+    (200, {"output": "", "error": "", "returncode": -9}, "was ended by SIGKILL"),
+    (200, {"output": "", "error": "Killed", "returncode": 137}, "was ended by SIGKILL"),
+    (200, {"output": "42", "error": "", "returncode": -15}, "was ended by SIGTERM"),
+    (200, {"output": "", "error": "", "returncode": 139}, "was ended by SIGSEGV"),
+    (200, {"output": "", "error": "", "returncode": -40}, "was ended by signal 40"),
+    (500, {"status": "error", "message": "Command 'x' timed out after 120 seconds"}, "timed out after 120 seconds"),
+]
+
+
+@pytest.mark.parametrize(("status", "answer", "words"), CUT_OFF)
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"type": "vm_command_line", "command": ["timedatectl"]},
+        {"type": "vm_command_error", "command": "timedatectl"},
+        {"type": "vlc_config"},
+        {"type": "chrome_appearance_mode_ui"},
+        {"type": "json_value", "path": "~/a.json"},
+    ],
+    ids=lambda result: str(result["type"]),
+)
+async def test_a_command_that_was_cut_off_is_no_score(
+    result: Any, status: int, answer: dict[str, Any], words: str
+) -> None:
+    """What it had printed until then says nothing of what the agent did."""
+    async with guest(failing(status, answer)) as desktop:
+        with pytest.raises(EvaluatorError, match=f"task 't': desktop failing: .*{words}"):
+            await evaluate(judged("match_in_list", result, rule(expected=["", "42"])), desktop, DONE)
+
+
+@pytest.mark.usefixtures("upstream")
+@pytest.mark.parametrize(("status", "answer", "words"), CUT_OFF)
+async def test_a_command_that_was_cut_off_is_no_score_of_upstreams_either(
+    status: int, answer: dict[str, Any], words: str
+) -> None:
+    task = judged("is_utc_0", {"type": "vm_command_line", "command": ["timedatectl"]})
+    async with guest(failing(status, answer)) as desktop:
+        with pytest.raises(EvaluatorError, match=f"task 't': desktop failing: .*{words}"):
+            await evaluate(task, desktop, DONE, evaluators="upstream")
+
+
+@pytest.mark.parametrize("code", [1, 2, 124, 126, 127, 128, 129, 141, 255])
+async def test_a_command_that_ended_by_itself_is_judged_whatever_its_status(code: int) -> None:
+    """`git` ends with 129 where it is called wrongly, and 141 is the end of who writes to one that has read enough."""
+    async with guest(failing(200, {"output": "42", "error": "", "returncode": code})) as desktop:
+        task = judged("exact_match", {"type": "vm_command_line", "command": ["x"]}, rule(expected="42"))
+        assert (await evaluate(task, desktop, DONE)).value == 1.0
+
+
 def sized(sizes: dict[str, int]) -> Answers:
     """Files of so many bytes; those of more than a gigabyte are refused, as guests refuse them."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from typing import Protocol, TypeVar
 
 import aiohttp
@@ -16,7 +17,16 @@ import msgspec
 from deskroll.clocks import time_limit
 from deskroll.desktops.base import Address
 from deskroll.desktops.guest.requests import LEASE_HEADER, LOCAL_HOST, TIMEOUT_HEADER
-from deskroll.errors import DeathCause, DesktopError, DesktopLost, DesktopTimeout, GuestError, LeaseLost, plain
+from deskroll.errors import (
+    CommandTimeout,
+    DeathCause,
+    DesktopError,
+    DesktopLost,
+    DesktopTimeout,
+    GuestError,
+    LeaseLost,
+    plain,
+)
 
 T = TypeVar("T")
 MAX_ANSWER = 64 * 1024 * 1024
@@ -24,6 +34,8 @@ MAX_ANSWER = 64 * 1024 * 1024
 _CONNECT_S = 5.0
 _LONGEST_REASON = 4000
 """Characters of an error that a guest reports; a traceback fits."""
+_TIMED_OUT = re.compile(r" timed out after [\d.]+ seconds$|^Execution timeout: ")
+"""How guests, OSWorld's and ours, say that they have killed a command."""
 _MARGIN = 0.9
 """The guest is told a little less than we wait, so that its own explanation arrives in time."""
 
@@ -159,6 +171,8 @@ class Transport:
             return DesktopLost(message, _believed(refusal.cause))
         if status == 504:
             return DesktopTimeout(message)
+        if _TIMED_OUT.search(refusal.message):
+            return CommandTimeout(message, status)
         return GuestError(message, status)
 
     def decode(self, answer: bytes, kind: type[T], what: str) -> T:

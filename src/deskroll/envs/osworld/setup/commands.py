@@ -22,15 +22,19 @@ _AGAIN_S = 0.3
 _REFUSALS = 5
 """So many times a guest may refuse a command that is repeated; upstream's number."""
 _LONGEST_ERROR = 4000
+_OWN_HAND = "SIGTERM"
+"""What a command may bring upon itself: `pkill -f NAME` ends the very shell that was given that line."""
 
 
 class CommandFailed(SetupError):
     """A command ended with an error; upstream's runner does not look at that."""
 
-    def __init__(self, message: str, returncode: int, stderr: str) -> None:
+    def __init__(self, message: str, returncode: int, stderr: str, *, cut_off: bool = False) -> None:
         super().__init__(message)
         self.returncode = returncode
         self.stderr = stderr
+        self.cut_off = cut_off
+        """Whether it was ended by another hand than its own."""
 
 
 async def execute(desktop: Desktop, given: Execute, around: Around) -> None:
@@ -47,7 +51,9 @@ async def execute(desktop: Desktop, given: Execute, around: Around) -> None:
     if given.until is None and done.returncode != 0:
         said = plain(hidden(done.error or done.output, around))
         stderr = plain(hidden(done.error, around), _LONGEST_ERROR, keep="\n\t")
-        raise CommandFailed(f"{shown!r} ended with {done.returncode}: {said}", done.returncode, stderr)
+        how = f"was ended by {done.signal}" if done.signal else f"ended with {done.returncode}"
+        cut_off = done.signal not in ("", _OWN_HAND)
+        raise CommandFailed(f"{shown!r} {how}: {said}", done.returncode, stderr, cut_off=cut_off)
 
 
 async def launch(desktop: Desktop, given: Launch, around: Around) -> None:

@@ -35,7 +35,9 @@ async def update(desktop: Desktop, given: History, around: Around) -> None:
     if where.returncode != 0 or not folder:
         raise SetupError(f"the profile {profile!r} cannot be made: {plain(where.error)}")
     path = f"{folder}/History"
-    await desktop.run(["rm", "-f", path, f"{path}-journal", f"{path}-wal"], timeout=_RUN_S)
+    removed = await desktop.run(["rm", "-f", path, f"{path}-journal", f"{path}-wal"], timeout=_RUN_S)
+    if removed.returncode != 0:
+        raise SetupError(f"the history before cannot be removed: {path}: {plain(removed.error)}")
     await desktop.write_file(path, data)
 
 

@@ -1,7 +1,8 @@
 """The table of steps, by OSWorld's names; checks a task's steps and performs them.
 
 Guarantees: a step that fails ends the set-up at once, as `setup`, and the error says which step of which task it was;
-none is left out in silence. Where it is upstream's way and the settings want it, a failing command is told and noted.
+none is left out in silence. Where it is upstream's way and the settings want it, a failing command is told and noted;
+never one that was cut off, by a signal or by its time limit: what it did until then is nobody's wish.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import accounts, commands, downloads, drive, history, login, tabs, windows
 from deskroll.envs.osworld.setup import records as told
 from deskroll.envs.osworld.setup.around import Around, Took
-from deskroll.errors import GuestError, InputError, SetupError, plain
+from deskroll.errors import CommandTimeout, GuestError, InputError, SetupError, plain
 from deskroll.types import Record, Task
 
 _log = logging.getLogger(__name__)
@@ -130,23 +131,25 @@ async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, around: 
             await act(desktop, given, around if kind in _FORGIVEN else replace(around, forgiving=False))
         except commands.CommandFailed as error:
             code, said = error.returncode, error.stderr
-            _go_on(kind, f"{where}: {error}", around)
+            _go_on(kind, f"{where}: {error}", around, cut_off=error.cut_off)
         except SetupError as error:
             raise SetupError(f"{where}: {error}") from error
         except GuestError as error:  # a guest that refuses a step is well itself
             said = commands.hidden(str(error), around)
-            _go_on(kind, f"{where}: {said}", around)
+            _go_on(kind, f"{where}: {said}", around, cut_off=isinstance(error, CommandTimeout))
         finally:
             took = round(time.monotonic() - began, 3)
             around.took.append(Took(type=kind, seconds=took, returncode=code, stderr=said))
 
 
-def _go_on(kind: str, what: str, around: Around) -> None:
+def _go_on(kind: str, what: str, around: Around, *, cut_off: bool) -> None:
     """Say what failed where the rest is performed all the same; elsewhere, raise it."""
+    if cut_off:
+        raise SetupError(what) from None  # the guest's own words may hold the password
     if around.forgiving and kind in _FORGIVEN:
         _log.info("%s; going on, as OSWorld does after the agent has ended", what)
     elif kind in _COMMANDS and around.settings.failing_commands == "warn":
         _log.warning("%s; going on, since failing_commands is warn", what)
     else:
         hint = "; set env_options.failing_commands=warn to go on, as OSWorld's runner does" if kind in _COMMANDS else ""
-        raise SetupError(f"{what}{hint}") from None  # the guest's own words may hold the password
+        raise SetupError(f"{what}{hint}") from None

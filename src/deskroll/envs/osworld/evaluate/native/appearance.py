@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from deskroll.clocks import time_limit
 from deskroll.desktops.base import Desktop
+from deskroll.envs.osworld.evaluate.running import run_whole
 from deskroll.envs.osworld.setup.cdp import Browser, browser_of
 from deskroll.errors import SetupError
 
 SYSTEM = "system"
 _MODES = {1: "light", 2: "dark"}
 _ASK_S = 30.0
-_RUN_S = 120.0
 _PAGE = "chrome://prefs-internals/"
 """All settings as they are now, as JSON; the page of settings itself has no other way to this one than its looks."""
 _CHOSEN = """(() => {
@@ -33,7 +33,7 @@ def mode_of(chosen: Sequence[object]) -> str:
 
 async def live_mode(desktop: Desktop) -> str | None:
     """What the desktop's browser says; None where none runs, or none answers."""
-    running = await desktop.run("pgrep -f '[c]hrom'", timeout=_RUN_S)
+    running = await run_whole(desktop, "pgrep -f '[c]hrom'")
     if running.returncode == 1:  # anything else: it is not known
         return None
     try:

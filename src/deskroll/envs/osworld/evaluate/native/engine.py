@@ -1,8 +1,9 @@
 """Judges parts by native getters and metrics.
 
-Guarantees: nothing that an agent leaves on its desktop keeps an attempt from being scored. What is there and cannot be
+Guarantees: no file that an agent leaves on its desktop keeps an attempt from being scored. What is there and cannot be
 read, what was to be compared with and lies within the agent's reach, a command whose program is gone: each is a 0. Only
-what the task brings, a desktop that is dead, and this machine are others' failures. A value is from 0 to 1.
+what the task brings, a command that was cut off (by a signal, by its time limit), a desktop that is dead, and this
+machine are others' failures. A value is from 0 to 1.
 """
 
 from __future__ import annotations

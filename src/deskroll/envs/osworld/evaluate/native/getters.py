@@ -1,7 +1,7 @@
 """Native getters: what a desktop's state is, for native metrics.
 
 A file that is not there is `None`, one that is too large or not what it should be is `Unreadable`. Anything else that
-goes wrong rises. What a file says is read within limits (`bounded`).
+goes wrong rises; so does a command that was cut off (`running`). What a file says is read within limits (`bounded`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from deskroll.envs.osworld.evaluate.bounds import LARGEST_FILE
 from deskroll.envs.osworld.evaluate.native import appearance, bounded
 from deskroll.envs.osworld.evaluate.native.readers import READERS
 from deskroll.envs.osworld.evaluate.native.values import File, NotComparable, Unreadable
+from deskroll.envs.osworld.evaluate.running import run_whole
 from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError, LeaseLost
 
 Config = Mapping[str, Any]
 Get = Callable[[Desktop, Config], Awaitable[object]]
-_RUN_S = 120.0
 _BROWSERS = ("google-chrome", "chromium")
 
 
@@ -34,7 +34,7 @@ async def _run(desktop: Desktop, config: Config) -> RunResult:
         command = [str(word) for word in command]
         if str(config.get("shell", "")).lower() == "true":
             command = ["/bin/sh", "-c", *command]
-    return await desktop.run(command, timeout=_RUN_S)
+    return await run_whole(desktop, command)
 
 
 async def _vm_command_line(desktop: Desktop, config: Config) -> object:
@@ -100,7 +100,7 @@ async def _bytes(desktop: Desktop, path: str) -> bytes:
 
 
 async def _in_home(desktop: Desktop, path: str, name: str) -> File | None:
-    home = (await desktop.run('printf %s "$HOME"', timeout=_RUN_S)).output.strip()
+    home = (await run_whole(desktop, 'printf %s "$HOME"')).output.strip()
     return await _read(desktop, posixpath.join(home, path), name)
 
 
@@ -113,7 +113,7 @@ async def _chrome_appearance_mode_ui(desktop: Desktop, config: Config) -> object
     if (live := await appearance.live_mode(desktop)) is not None:
         return live
     places = " ".join(f"~/.config/{each}/*/Preferences ~/snap/*/common/{each}/*/Preferences" for each in _BROWSERS)
-    found = (await desktop.run(f"ls -1t {places} 2>/dev/null", timeout=_RUN_S)).output.splitlines()
+    found = (await run_whole(desktop, f"ls -1t {places} 2>/dev/null")).output.splitlines()
     file = await _read(desktop, found[0], "Preferences") if found else None
     if file is None:
         return appearance.SYSTEM

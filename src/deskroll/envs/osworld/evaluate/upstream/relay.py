@@ -5,7 +5,8 @@ commands and Python to run, which can change anything in that desktop. Not serve
 recordings, sessions.
 
 Guarantees: requests go through the desktop's own connection, so they end with its lease. A desktop that fails while it
-is asked, or says that it did, is remembered (`failure`): upstream's getters keep that to themselves and would score 0.
+is asked, or says that it did, and a command that was cut off, by a signal or by its time limit, are remembered
+(`failure`): upstream's getters keep that to themselves and would score 0.
 A file that is too large to be judged is answered with 413 and words, whatever the guest says of it.
 """
 
@@ -19,11 +20,23 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
+import msgspec
 from aiohttp import web
 
+from deskroll.desktops.base import signal_of
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.osworld.evaluate.bounds import LARGEST_FILE
-from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, EvaluatorError, GuestError, LeaseLost, plain
+from deskroll.envs.osworld.evaluate.running import cut_off
+from deskroll.errors import (
+    CommandTimeout,
+    DesktopError,
+    DesktopLost,
+    DesktopTimeout,
+    EvaluatorError,
+    GuestError,
+    LeaseLost,
+    plain,
+)
 
 SERVER_PORT = 5000
 _FORWARDED = (9222, 8080)
@@ -37,6 +50,14 @@ _SERVED = {
 _UNREACHABLE = (401, 502, 503)
 """Answers that are of no guest, or of one that takes us for somebody else: nothing was looked at."""
 _TOO_LARGE = 413
+_RUNS = ("/execute", "/run_python")
+
+
+class _Ended(msgspec.Struct):
+    """How what was run came to its end, in the words of both endpoints."""
+
+    returncode: int = 0
+    return_code: int = 0
 
 
 class Relay:
@@ -44,7 +65,7 @@ class Relay:
 
     def __init__(self, desktop: GuestDesktop) -> None:
         self._desktop = desktop
-        self.failure: DesktopError | None = None
+        self.failure: DesktopError | EvaluatorError | None = None
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Pass one request on."""
@@ -70,14 +91,30 @@ class Relay:
             meaning = self._desktop.failure(request.method, request.path, status, answer)
             if not isinstance(meaning, GuestError) or status in _UNREACHABLE:
                 return self._failed(meaning)
+            if isinstance(meaning, CommandTimeout):
+                return self._failed(EvaluatorError(plain(str(meaning))))
+        elif request.path in _RUNS and (signal := _signal_of(answer)):
+            return self._failed(EvaluatorError(cut_off(self._desktop.id, _words_of(body), signal)))
         return web.Response(status=status, body=answer)
 
     async def _exchange(self, method: str, path: str, body: bytes | aiohttp.FormData | None) -> tuple[int, bytes]:
         return await self._desktop.exchange(method, path, timeout=_REQUEST_S, body=body, max_answer=LARGEST_FILE)
 
-    def _failed(self, error: DesktopError) -> web.Response:
+    def _failed(self, error: DesktopError | EvaluatorError) -> web.Response:
         self.failure = self.failure or error
-        return web.json_response({"error": "the desktop is gone"}, status=502)
+        return web.json_response({"error": "this cannot be judged"}, status=502)
+
+
+def _signal_of(answer: bytes) -> str:
+    try:
+        ended = msgspec.json.decode(answer, type=_Ended)
+    except msgspec.MsgspecError:  # no guest's answer: upstream's getters make of it what they can
+        return ""
+    return signal_of(ended.returncode) or signal_of(ended.return_code)
+
+
+def _words_of(body: bytes | aiohttp.FormData | None) -> str:
+    return body.decode(errors="replace") if isinstance(body, bytes) else ""
 
 
 @asynccontextmanager
