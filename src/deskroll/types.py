@@ -158,6 +158,10 @@ class Score(Record, frozen=True):
 
     value: float | None
     reason: str
+    found: str | None = None
+    """What was judged, in brief: an answer, what a command printed, a file's text; None: nothing, or it is not told."""
+    expected: str | None = None
+    """What it was compared with, in brief."""
 
     @property
     def scored(self) -> bool:

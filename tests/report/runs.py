@@ -153,7 +153,12 @@ class Maker:
             key=key,
             attempt=attempt,
             stop=stop,
-            score=Score(value=value, reason=message or ("as expected" if value == 1 else "the file does not match")),
+            score=Score(
+                value=value,
+                reason=message or ("as expected" if value == 1 else "the file does not match"),
+                found=None if culprit else "It says 41." + self.hostile,
+                expected=None if culprit else "It says 42." + self.hostile,
+            ),
             failure=Failure(failure_class=culprit, kind=kind, message=message) if culprit else None,
             steps=number,
             actions=number,

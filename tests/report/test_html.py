@@ -75,6 +75,7 @@ def test_it_says_what_the_summary_says(full_run: Path) -> None:
     assert f"{overall.successes} of {overall.scored}" in text
     assert "not independent" in text
     assert "model qwen-vl" in text
+    assert "found It says 41. expected It says 42." in text
     assert len([each for each in page.named("details") if (each.get("class") or "").startswith("episode ")]) == 56
 
 

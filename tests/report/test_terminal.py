@@ -5,13 +5,14 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
 from deskroll.errors import FailureClass
 from deskroll.report import compare, repeats, summarise, terminal, words
 from deskroll.report.results import Results
-from deskroll.types import Usage
+from deskroll.types import Score, Usage
 from tests.report.episodes import episode
 
 
@@ -50,6 +51,23 @@ def test_runs_beside_each_other_fit(repeat_runs: list[Path], width: int) -> None
     compared = compare(a.outcomes, b.outcomes, (a.name, b.name))
     text = printed(terminal.compared(compared, width), width)
     whole(text, [change.task for change in compared.changes], width)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_what_was_found_stands_beside_what_was_expected(width: int) -> None:
+    told = Score(value=0.0, reason="another text", found="It says 41.\x1b[2J", expected="It says 42.")
+    right = Score(value=1.0, reason="the same text", found="It says 42.", expected="It says 42.")
+    nothing = Score(value=0.0, reason="no answer was given", expected="7")
+    scores = {"note": told, "right": right, "empty": nothing, "by-hand": Score(value=0.0, reason="made by hand")}
+    summary = summarise(4, [msgspec.structs.replace(episode(task), score=each) for task, each in scores.items()])
+    assert [(each.task, each.found, each.expected) for each in summary.missed] == [
+        ("empty", None, "7"), ("note", told.found, told.expected),
+    ]  # fmt: skip
+    text = printed(terminal.report("r", "finished", summary, width), width)
+    assert "It says 41." in text
+    assert "It says 42." in text
+    assert re.search(r"^empty .*nothing", text, re.MULTILINE)
+    assert "\x1b" not in text
 
 
 def test_a_failure_is_told_with_an_example_and_a_missing_score_with_its_reason() -> None:

@@ -1,4 +1,4 @@
-"""Storm: runs whose parts are killed, stopped and put on another clock at random, and that are resumed until all is done.
+"""Storm: runs whose parts are killed, stopped and put on another clock at random, and resumed until all is done.
 
 A deck holds blows, each a role and what is done to it; the seed decides their order and their moments. Every role that
 a run has on this machine has its turn: coordinator, the parent of workers, workers, the parent of desktops, keepers,
@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -250,7 +249,7 @@ def _is_scored(root: Path) -> bool:
 
 
 def check_run(root: Path, episodes: int, runtime: Path) -> None:
-    """One outcome for each episode, no score ever taken back, and nothing less than 1 where the agent knows what to do."""
+    """One outcome for each episode, no score ever taken back, and none below 1: the agent knows what to do."""
     run = Run.open(root)
     outcomes = run.outcomes()
     assert len(outcomes) == len({each.key for each in outcomes}) == episodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from deskroll.models.scripted import ScriptedServer
@@ -32,6 +33,23 @@ async def test_a_judge_of_its_own_is_asked_counted_and_kept(runs: Runs) -> None:
     exchange = kept(runs)
     assert "What is 6*7?" in json.dumps(exchange["messages"])
     assert exchange["completion"]["text"] == RIGHT["text"]
+
+
+async def test_what_was_found_and_what_was_expected_is_kept_without_secrets(runs: Runs) -> None:
+    """In brief, with the outcome, in its file and in the results."""
+    said = "It is 41; token=abcdef, and the key is sk-sesame. " + "x" * 1000
+    model = {"api_key": "sk-sesame"}
+    (episode,) = await runs.run(script({"text": said}), questions(1), model=model)
+    score = episode.score
+    assert (score.value, score.expected) == (0.0, "42")
+    assert score.found is not None
+    assert score.found.startswith("It is 41; token=**********, and the key is **********. xxx")
+    assert len(score.found) <= 500
+    run = runs.read()
+    stored = json.loads(run.attempt(episode.key, episode.attempt).read("episode.json"))
+    assert (stored["score"]["found"], stored["score"]["expected"]) == (score.found, "42")
+    (line,) = (Path(runs.folder) / "run" / "results.jsonl").read_text().splitlines()
+    assert (json.loads(line)["found"], json.loads(line)["expected"]) == (score.found, "42")
 
 
 async def test_without_one_the_model_itself_is_asked(runs: Runs) -> None:

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from deskroll.rollout.redaction import MASK, masked_command, masked_settings, redacted, without_masked
+from deskroll.rollout.redaction import (
+    MASK,
+    masked_command,
+    masked_settings,
+    masked_text,
+    redacted,
+    secrets_of,
+    without_masked,
+)
 
 SECRET = "SEKRET"
 
@@ -73,3 +81,23 @@ def test_settings_are_kept_without_their_secrets(
     assert masked_settings(kept) == masked
     assert MASK not in str(without_masked(kept))
     assert (without_masked(kept) == kept) == (not masked)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (f"it said {SECRET}, twice: {SECRET}", f"it said {MASK}, twice: {MASK}"),
+        ("API_KEY=abc DEBUG=1", f"API_KEY={MASK} DEBUG=1"),
+        ('{"token": "abc", "n": 1}', f'{{"token": "{MASK}", "n": 1}}'),
+        ("Authorization: Bearer abc.def\nHost: h", f"Authorization: {MASK}\nHost: h"),
+        ("http://me:abc@h/?token=abc&n=1", f"http://{MASK}@h/?token={MASK}&n=1"),
+        # what is none stays as it is
+        ("The key: C major, signature: 4/4", "The key: C major, signature: 4/4"),
+        ("see https://example.com/?page=2 at 12:30", "see https://example.com/?page=2 at 12:30"),
+        ("password", "password"),
+    ],
+)
+def test_a_text_is_kept_without_its_secrets(given: str, kept: str) -> None:
+    options = {"client_password": SECRET, "accounts": {"password": "password"}, "pin_token": "12"}
+    assert secrets_of(options, "") == {SECRET}
+    assert masked_text(given, secrets_of(options)) == kept

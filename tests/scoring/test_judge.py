@@ -262,7 +262,7 @@ async def test_an_empty_answer_is_wrong_without_asking(answer: str) -> None:
 async def test_the_metric_by_its_name_asks_the_judge_with_the_question() -> None:
     async with judging(CORRECT) as bench:
         score = await score_answer("llm_judgement", "Lutetia", "Paris", question="Which city?", judge=bench.model)
-        assert score == Score(value=1.0, reason="judged correct: the same city")
+        assert score == Score(value=1.0, reason="judged correct: the same city", found="Lutetia", expected="Paris")
         found = BLOCKS.fullmatch(bench.sent()[1]["content"])
         assert found is not None
         assert found["question"] == "Which city?"

@@ -52,6 +52,15 @@ async def test_a_judgement_without_a_judge_is_an_error_and_no_zero() -> None:
         compare("llm_judgement", "42", "42")
 
 
+@pytest.mark.parametrize("metric", PURE)
+@pytest.mark.parametrize(("answer", "reference"), [("41", "42"), ("42", "42"), (None, "42"), ("41", None)])
+def test_a_score_says_what_was_found_and_what_was_expected(
+    metric: str, answer: str | None, reference: str | None
+) -> None:
+    score = compare(metric, answer, reference)
+    assert (score.found, score.expected) == (answer, reference)
+
+
 @given(st.sampled_from(PURE), st.none() | st.text(), st.none() | st.text())
 def test_every_score_has_a_reason(metric: str, answer: str | None, reference: str | None) -> None:
     score = compare(metric, answer, reference)

@@ -54,6 +54,8 @@ async def test_a_run_from_the_first_record_to_the_last(tmp_path: Path) -> None:
         "success": True,
         "score": 1.0,
         "reason": "because",
+        "found": None,
+        "expected": None,
         "stop": "done",
         "error": None,
         "failure_class": None,

@@ -37,7 +37,8 @@ _TEXTS = pa.list_(pa.string())
 
 EPISODES = pa.schema({
     "run_id": pa.string(), **_KEY, "domain": pa.string(), "model": pa.string(), "versions": _TEXTS,
-    "score": pa.float64(), "reason": pa.string(), "stop": pa.string(), "failure_class": pa.string(),
+    "score": pa.float64(), "reason": pa.string(), "found": pa.string(), "expected": pa.string(), "stop": pa.string(),
+    "failure_class": pa.string(),
     "failure_kind": pa.string(), "failure_message": pa.string(), "answer": pa.string(), "steps": pa.int32(),
     "actions": pa.int32(), "prompt_tokens": pa.int64(), "completion_tokens": pa.int64(), "calls": pa.int32(),
     "cost_usd": pa.float64(), "desktop": pa.string(), "started_at": _TIME, "ended_at": _TIME, **_SECONDS,
@@ -132,11 +133,12 @@ def _episode_row(run_id: str, episode: Episode) -> Row:
     return {
         "run_id": run_id, **_key(episode), "domain": _text(episode.domain), "model": _text(episode.model),
         "versions": [_text(each) for each in episode.versions], "score": episode.score.value,
-        "reason": _text(episode.score.reason), "stop": episode.stop.value,
+        "reason": _text(episode.score.reason), "found": _maybe(episode.score.found),
+        "expected": _maybe(episode.score.expected), "stop": episode.stop.value,
         "failure_class": failure.failure_class.value if failure else None,
         "failure_kind": _text(failure.kind) if failure else None,
         "failure_message": _text(failure.message) if failure else None,
-        "answer": None if episode.answer is None else _text(episode.answer),
+        "answer": _maybe(episode.answer),
         "steps": episode.steps, "actions": episode.actions, "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens, "calls": usage.calls, "cost_usd": usage.cost_usd,
         "desktop": episode.desktop, "started_at": _micros(episode.started_at), "ended_at": _micros(episode.ended_at),
@@ -192,6 +194,10 @@ def _list(values: tuple[int, ...] | tuple[float, ...] | None) -> list[int | floa
 
 def _micros(at: float) -> int:
     return round(at * 1_000_000)
+
+
+def _maybe(text: str | None) -> str | None:
+    return None if text is None else _text(text)
 
 
 def _text(text: str) -> str:

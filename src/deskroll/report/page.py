@@ -123,10 +123,13 @@ def _episode_facts(episode: Episode, results: Results) -> Iterable[Fact]:
     used = f"{usage.prompt_tokens:,} in, {usage.completion_tokens:,} out, {calls}"
     if usage.cost_usd is not None:
         used += f", {words.money(usage.cost_usd, 0, usage.calls)}"
+    found = episode.score.found
     said = {
         "task": _long(results.question(episode.key)),
         "answer": _long(episode.answer or ""),
         "score": _long(episode.score.reason),
+        "found": _long(found) if found is not None and found != episode.answer else "",
+        "expected": _long(episode.score.expected or ""),
         "failure": _long(f"{failure.failure_class}: {failure.kind}: {failure.message}") if failure else "",
         "model": _short(" ".join((episode.model, *episode.versions))),
         "desktop": _short(episode.desktop),

@@ -19,7 +19,8 @@ from deskroll.store.paths import attempt_folder
 from deskroll.types import Episode, Phase
 
 EPISODE_COLUMNS = (
-    "phase", "round", "task_id", "sample", "attempt", "domain", "outcome", "success", "score", "reason", "stop",
+    "phase", "round", "task_id", "sample", "attempt", "domain", "outcome", "success", "score", "reason", "found",
+    "expected", "stop",
     "failure_class", "failure_kind", "error", "steps", "actions", "seconds", "prompt_tokens", "completion_tokens",
     "model_calls", "cost_usd", "model", "desktop", "started_at", "ended_at", "question", "answer", "folder",
     *(f"{phase.value}_s" for phase in Phase),
@@ -41,7 +42,8 @@ def _episode(episode: Episode, results: Results) -> Sequence[Cell]:
     key, usage, failure, score = episode.key, episode.usage, episode.failure, score_of(episode)
     return (
         key.phase, key.round, key.task, key.sample, episode.attempt, episode.domain, outcome_of(episode).value,
-        None if score is None else int(succeeded(episode)), score, episode.score.reason, episode.stop.value,
+        None if score is None else int(succeeded(episode)), score, episode.score.reason,
+        episode.score.found, episode.score.expected, episode.stop.value,
         failure.failure_class.value if failure else None, failure.kind if failure else None,
         failure.message if failure else None, episode.steps, episode.actions,
         round(max(0.0, episode.ended_at - episode.started_at), 3), usage.prompt_tokens, usage.completion_tokens,

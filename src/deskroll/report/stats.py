@@ -7,6 +7,7 @@ model lies between them, and they are equal when nothing broke.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,13 +17,13 @@ from deskroll.report.consumption import consumption, time_under_way
 from deskroll.report.intervals import FLAT, Interval, clustered_rate, mean_interval, student_interval
 from deskroll.report.outcome import NO_SCORE, by_group, by_task, score_of, unscored_because
 from deskroll.report.passk import pass_at_k
-from deskroll.report.summary import Estimate, FailureCount, Method, Summary, Tally
+from deskroll.report.summary import Estimate, FailureCount, Method, Missed, Summary, Tally
 from deskroll.report.words import counted
 from deskroll.types import SUCCESS, Episode, Record
 
 NO_DOMAIN = "(none)"
 """The name of the row of tasks without a domain."""
-_LONGEST_EXAMPLE, _MOST_REASONS = 300, 5
+_LONGEST_EXAMPLE, _MOST_REASONS, _MOST_MISSED = 300, 5, 10
 _CANCELLED = FailureClass.CANCELLED
 
 
@@ -70,6 +71,7 @@ def summarise(
         stops=dict(Counter(episode.stop.value for episode in outcomes).most_common()),
         failures=failure_counts(outcomes, failed),
         no_score=_no_score(outcomes),
+        missed=tuple(_missed(outcomes)),
         retried=len(failed),
         stopped=len(without) - len(failed),
         consumption=consumption(attempts),
@@ -179,6 +181,19 @@ def _no_score(outcomes: Iterable[Episode]) -> dict[str, int]:
         if score_of(episode) is None and unscored_because(episode) == NO_SCORE
     )
     return dict(reasons.most_common(_MOST_REASONS))
+
+
+def _missed(outcomes: Iterable[Episode]) -> list[Missed]:
+    told = (each for each in outcomes if (each.score.found, each.score.expected) != (None, None))
+    scored = ((each, score) for each in told if (score := score_of(each)) is not None and score < SUCCESS)
+    first = heapq.nsmallest(_MOST_MISSED, scored, key=lambda pair: pair[0].key)
+    return [
+        Missed(
+            task=each.key.task, sample=each.key.sample, score=score, reason=each.score.reason,
+            found=each.score.found, expected=each.score.expected,
+        )
+        for each, score in first
+    ]  # fmt: skip
 
 
 def _notes(overall: Tally, whole: bool) -> Iterable[str]:

@@ -102,6 +102,17 @@ class FailureCount(Record, frozen=True):
     """What one of the most frequent ones says, cut."""
 
 
+class Missed(Record, frozen=True):
+    """An episode that was scored and is no success, with what it was judged by."""
+
+    task: str
+    sample: int
+    score: float
+    reason: str
+    found: str | None = None
+    expected: str | None = None
+
+
 class Consumption(Record, frozen=True):
     """What all attempts used up, those included that were tried again."""
 
@@ -139,6 +150,8 @@ class Summary(Record, frozen=True):
     failures: tuple[FailureCount, ...]
     no_score: dict[str, int]
     """Why outcomes have no score though nothing failed, the most frequent reasons first."""
+    missed: tuple[Missed, ...]
+    """Episodes without full score of which it is known what was found or expected, the first ones."""
     retried: int
     """Attempts that failed and were tried again."""
     stopped: int

@@ -64,7 +64,8 @@ def report(name: str, state: str, summary: Summary, width: int) -> Group:
         _outcomes(summary, width),
         Text(_DENOMINATORS, style="dim"),
     ]
-    for table in (_pass_at_k(summary, width), _failures(summary, width), _phases(summary, width)):
+    tables = (_pass_at_k(summary, width), _missed(summary, width), _failures(summary, width), _phases(summary, width))
+    for table in tables:
         if table is not None:
             parts += [Text(), table]
     return Group(*parts, Text(), *_totals(summary))
@@ -194,6 +195,24 @@ def _pass_at_k(summary: Summary, width: int) -> Table | None:
 
 def _left_out(number: int) -> str:
     return f"{number:,} with too few scored samples" if number else words.NOTHING
+
+
+def _missed(summary: Summary, width: int) -> Table | None:
+    """What was found beside what was expected, where they differ; each as wide as there is room."""
+    rows = summary.missed
+    if not rows:
+        return None
+    columns = [
+        Column("NO SUCCESS", [Text(plain(row.task, 40)) for row in rows], text=True),
+        Column("SCORE", [words.number(row.score) for row in rows]),
+    ]
+    room = (width - sum(column.widest + GAP for column in columns)) // 2 - GAP - len(" ...")
+    texts = [
+        Column(name, [Text(plain(text if text is not None else "nothing", min(max(room, 12), 80))) for text in shown],
+               text=True)
+        for name, shown in (("FOUND", [row.found for row in rows]), ("EXPECTED", [row.expected for row in rows]))
+    ]  # fmt: skip
+    return fitting(width, *narrowing([*columns, *texts], "SCORE", "EXPECTED"))
 
 
 def _failures(summary: Summary, width: int) -> Table | None:

@@ -26,6 +26,7 @@ from deskroll.models.client import ChatClient
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.live import Live
 from deskroll.rollout.orders import Keys, Order, RunSpec
+from deskroll.rollout.redaction import secrets_of
 from deskroll.store import AttemptWriter, Storage
 from deskroll.types import Completion, EventSink, Phase, Task, Tool, ToolRequest, guarded
 
@@ -67,6 +68,9 @@ class Kit:
         self._agent_kind = agent_kind(spec.agent)
         self._agent_settings = agent_settings(self._agent_kind, spec.agent_options, spec.agent)
         self._kind(spec.env)
+        keys = [each.settings.api_key for each in (model, judge) if each.settings.api_key is not None]
+        self.secrets = secrets_of(dict(spec.env_options), *(key.get_secret_value() for key in keys))
+        """What must not stand in what an attempt leaves behind, whoever repeats it."""
 
     @classmethod
     @asynccontextmanager

@@ -12,6 +12,8 @@ from deskroll.errors import DeskrollError, EvaluatorError, FailureClass
 from deskroll.rollout.budget import Budget
 from deskroll.rollout.kit import Kit
 from deskroll.rollout.live import Live
+from deskroll.rollout.redaction import masked_text
+from deskroll.scoring.excerpt import shorten
 from deskroll.store import AttemptWriter
 from deskroll.types import Completion, Decision, Episode, Failure, Observation, Phase, Score, Step, StopReason
 
@@ -32,6 +34,7 @@ class Notebook:
         """Whether it came to its end: what becomes of it is known, and no stop can change that."""
         self._live = live
         self._model = kit.model_name
+        self._secrets = kit.secrets
         self._steps = self._actions = 0
         self._versions: dict[str, None] = {}
         self._stop = StopReason.FAILURE
@@ -99,7 +102,12 @@ class Notebook:
         given: object = score  # a plug-in's, so anything
         if not isinstance(given, Score) or not (given.value is None or math.isfinite(given.value)):
             raise EvaluatorError(f"the evaluation gave {given!r:.200}; a Score with a finite value, or none, is wanted")
-        self._stop, self._score, self.judged = ending.stop, score, True
+        brief = {name: self._brief(getattr(score, name)) for name in ("found", "expected")}
+        self._stop, self._score, self.judged = ending.stop, msgspec.structs.replace(score, **brief), True
+
+    def _brief(self, text: object) -> str | None:
+        """Short, writable and without secrets, whoever wrote it."""
+        return None if text is None else shorten(masked_text(_writable(str(text)), self._secrets))
 
     def failed(self, error: DeskrollError) -> None:
         """It failed: by the agent, which is scored 0, or by anything else, which is not scored."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 MASK = "**********"
@@ -16,6 +16,11 @@ _KEY = re.compile(r"([\w-]+)[\"']?\s*:(?!//)")
 """A name before a colon, as mappings are written in YAML and JSON."""
 _LOGIN = re.compile(r"(\w://)[^\s/?#]+@")
 _QUERY = re.compile(r"(\w://[^\s?#]*[?#])\S+")
+_NAMED = re.compile(r"((?<![\w.-])([\w.-]+)[\"']?\s{0,9}[:=]\s{0,9}[\"']?)(?!//)(?:(?:Bearer|Basic)\s+)?[^\s\"',;&}]+")
+"""A value behind its name, as environments, settings and mappings are written."""
+_ORDINARY = re.compile(r"(?i)keys?|sig(nature)?s?")
+"""Names that stand in any text."""
+_SHORTEST, _USUAL = 4, "password"
 _PARAMETER = re.compile(r"([?&;#])([^=&;#\s]+)=([^&;#\s]+)")
 
 
@@ -50,6 +55,39 @@ def masked_command(command: Sequence[str]) -> list[str]:
     Of every address, the whole query is masked. What is left is for people to read, not to run.
     """
     return [_argument(before, argument) for before, argument in zip(["", *command], command, strict=False)]
+
+
+def secrets_of(config: dict[str, Any], *more: str) -> frozenset[str]:
+    """The values that `redacted` masks in settings, and others, as far as they can be told from ordinary words."""
+    return frozenset(each for each in (*_secret_values(config, secret=False), *more) if _is_telling(each))
+
+
+def masked_text(text: str, secrets: Iterable[str] = ()) -> str:
+    """A text without these secrets, and without those that it names itself: `token=…`, `"password": "…"`, addresses."""
+    for secret in secrets:
+        text = text.replace(secret, MASK)
+    return _NAMED.sub(_masked_value, _address(text))
+
+
+def _masked_value(found: re.Match[str]) -> str:
+    secret = _is_secret(found[2]) and not _ORDINARY.fullmatch(found[2])
+    return f"{found[1]}{MASK}" if secret else found[0]
+
+
+def _secret_values(value: object, *, secret: bool) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _secret_values(each, secret=secret or _is_secret(name))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _secret_values(each, secret=secret)
+    elif isinstance(value, str) and secret:
+        yield value
+
+
+def _is_telling(secret: str) -> bool:
+    """OSWorld's usual password is no secret, and what is as short stands in any text by chance."""
+    return len(secret) >= _SHORTEST and secret != _USUAL
 
 
 def is_masked(value: object) -> bool:

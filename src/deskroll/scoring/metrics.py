@@ -2,6 +2,7 @@
 
 Guarantees: every metric treats what is missing alike. Without a reference nothing can be said (no score, with the
 reason); no answer at all is a wrong one (0). What cannot be judged raises `EvaluatorError`; it is never a 0.
+Every score says what was compared with what.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from deskroll.errors import ConfigError, EvaluatorError
 from deskroll.models.base import Model
+from deskroll.scoring.excerpt import excerpts
 from deskroll.scoring.judge import DEFAULT_RUBRIC
 from deskroll.scoring.judge import judge as ask_judge
 from deskroll.scoring.numbers import DEFAULT_TOLERANCE, Tolerance, numeric_match
@@ -57,12 +61,12 @@ def compare(
     if _known(metric).judged:
         raise EvaluatorError(f"{metric} asks a model: use score_answer, with a judge")
     if reference is None:
-        return _NO_REFERENCE
+        return _told(_NO_REFERENCE, answer, reference)
     if answer is None:
-        return _NO_ANSWER
+        return _told(_NO_ANSWER, answer, reference)
     if metric == "numeric_match":
-        return numeric_match(answer, reference, tolerance)
-    return _COMPARED[metric](answer, reference)
+        return _told(numeric_match(answer, reference, tolerance), answer, reference)
+    return _told(_COMPARED[metric](answer, reference), answer, reference)
 
 
 async def score_answer(
@@ -82,12 +86,18 @@ async def score_answer(
             return await asyncio.to_thread(compare, metric, answer, reference, tolerance=tolerance)
         return compare(metric, answer, reference, tolerance=tolerance)
     if reference is None:
-        return _NO_REFERENCE
+        return _told(_NO_REFERENCE, answer, reference)
     if answer is None:
-        return _NO_ANSWER
+        return _told(_NO_ANSWER, answer, reference)
     if judge is None:
         raise EvaluatorError(f"{metric} needs a model that judges, and there is none: set `judge` (or `model`)")
-    return await ask_judge(judge, question, answer, reference, rubric=rubric or DEFAULT_RUBRIC)
+    score = await ask_judge(judge, question, answer, reference, rubric=rubric or DEFAULT_RUBRIC)
+    return _told(score, answer, reference)
+
+
+def _told(score: Score, answer: str | None, reference: str | None) -> Score:
+    found, expected = excerpts(answer, reference)
+    return msgspec.structs.replace(score, found=found, expected=expected)
 
 
 def _known(metric: str) -> Metric:

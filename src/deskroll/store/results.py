@@ -37,6 +37,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """None where it was not scored."""
     score: float | None
     reason: str
+    found: str | None
+    """What was judged, in brief."""
+    expected: str | None
     stop: str
     error: str | None
     failure_class: str | None
@@ -61,6 +64,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             success=None if score is None else score >= SUCCESS,
             score=score,
             reason=episode.score.reason,
+            found=episode.score.found,
+            expected=episode.score.expected,
             stop=episode.stop,
             error=None if failure is None else failure.message,
             failure_class=None if failure is None else failure.failure_class,

@@ -239,6 +239,45 @@ async def test_a_broken_document_of_the_task_itself_is_the_evaluators_failure(de
         await score(desktop, "compare_docx_files", docx("one"), inline("gold.docx", b"MZ"), "out.docx")
 
 
+@pytest.mark.parametrize(
+    ("func", "name", "data", "gold", "found", "expected"),
+    [
+        ("exact_match", "o.txt", b"41", rule(expected="42"), "41", "42"),
+        ("exact_match", "o.txt", b"42", rule(expected="42"), "42", "42"),
+        ("check_list", "o.txt", b"one", rule(expect=["two"]), "one", '{"expect":["two"]}'),
+        ("compare_text_file", "o.txt", b"a", inline("g.txt", b"b"), "a", "b"),
+        ("compare_text_file", "o.txt", b"\xff", inline("g.txt", b"b"), "o.txt, 1 bytes", "b"),
+        ("compare_docx_files", "o.docx", docx("x"), inline("g.docx", docx("y", "z")), '["x"]', '["y","z"]'),
+        ("compare_docx_files", "o.docx", b"MZ", inline("g.docx", docx("y")), "o.docx, 2 bytes", '["y"]'),
+        ("check_image_size", "o.png", PIC, rule(width=1, height=2), None, '{"width":1,"height":2}'),
+        ("compare_text_file", "o.txt", None, inline("g.txt", b"b"), None, "b"),
+    ],
+)
+async def test_a_verdict_says_what_was_found_and_what_was_expected(
+    func: str, name: str, data: bytes | None, gold: Any, found: str | None, expected: str, desktop: GuestDesktop
+) -> None:
+    if data is not None:
+        await desktop.write_file(OUT, data)
+    score = await evaluate(judged(func, {**VM, "dest": name}, gold), desktop, DONE, evaluators="native")
+    assert score.expected == expected
+    if data == PIC:
+        with Image.open(io.BytesIO(PIC)) as image:
+            found = f"[{image.width},{image.height}]"
+    assert score.found == found
+
+
+async def test_of_several_parts_each_says_it_by_its_name(desktop: GuestDesktop) -> None:
+    await desktop.write_file(OUT, b"one")
+    task = judged(["exact_match", "file_contains"], [VM, VM], [rule(expected="one"), rule(expected=["two"])])
+    score = await evaluate(task, desktop, DONE)
+    assert (score.found, score.expected) == (
+        "exact_match: one\nfile_contains: one", 'exact_match: one\nfile_contains: ["two"]',
+    )  # fmt: skip
+    task = judged("infeasible")
+    score = await evaluate(task, desktop, DONE)
+    assert (score.value, score.found, score.expected) == (0.0, "done", "fail")
+
+
 @pytest.mark.parametrize("func", ["compare_text_file", "check_list", "compare_docx_files", "compare_csv"])
 async def test_a_file_that_is_not_there_is_0(func: str, desktop: GuestDesktop) -> None:
     expected = rule(expect=[]) if func == "check_list" else inline("gold.docx", docx("x"))

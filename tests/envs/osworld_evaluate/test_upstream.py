@@ -78,6 +78,29 @@ async def test_code_that_stumbles_over_a_file_that_is_not_there_gives_0(
     assert (await evaluate(judged(func, result, expected), desktop, DONE)).value == 0.0
 
 
+LONG_TEXT = "a line of text\n" * 400
+
+
+@pytest.mark.parametrize(
+    ("func", "result", "expected", "told"),
+    [
+        ("compare_text_file", vm("o.txt"), vm("g.txt"), ("é one", "é two")),
+        ("compare_docx_files", vm("o.docx"), vm("g.docx"), ("o.docx, 3 bytes", f"g.docx, {len(docx('x'))} bytes")),
+        ("match_in_list", {"type": "rule", "rules": "41"}, rule(expected=["42"]), ("41", "['42']")),
+        ("check_list", vm("no.txt"), rule(expect=["x"]), (None, "{'expect': ['x']}")),
+        ("is_in_list", {"type": "rule", "rules": LONG_TEXT}, rule(expected="z"), (LONG_TEXT[:496] + " ...", "z")),
+    ],
+)
+async def test_a_verdict_says_what_was_found_and_what_was_expected(
+    func: str, result: Any, expected: Any, told: tuple[str | None, str | None], desktop: GuestDesktop
+) -> None:
+    files = {"o.txt": "é one".encode(), "g.txt": "é two".encode(), "o.docx": b"MZ\0", "g.docx": docx("x")}
+    for name, data in files.items():
+        await desktop.write_file(f"/home/user/{name}", data)
+    score = await evaluate(judged(func, result, expected), desktop, DONE, evaluators="upstream")
+    assert (score.value, score.found, score.expected) == (0.0, *told)
+
+
 async def test_a_crash_is_not_scored_and_its_traceback_is_kept(desktop: GuestDesktop) -> None:
     kept: dict[str, bytes] = {}
     task = judged("check_direct_json_object", {"type": "rule", "rules": "{"}, rule(expected={}))

@@ -50,7 +50,9 @@ async def evaluate(
         await _postconfig(evaluation, desktop, around)
         verdicts: list[Verdict] = []
         value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, around, verdicts, notes))
-        return Score(value=value, reason="; ".join(dict.fromkeys(each.reason for each in verdicts)))
+        reason = "; ".join(dict.fromkeys(each.reason for each in verdicts))
+        found, expected = (_together(evaluation, texts) for texts in zip(*map(_compared, verdicts), strict=True))
+        return Score(value=value, reason=reason, found=found, expected=expected)
     except (EvaluatorError, InputError) as error:
         if isinstance(error, judging.UpstreamError):
             notes.append(error.traceback)
@@ -58,6 +60,18 @@ async def evaluate(
     finally:
         if notes:
             keep(TRACEBACK, "\n\n".join(notes).encode(errors="replace"))
+
+
+def _compared(verdict: Verdict) -> tuple[str | None, str | None]:
+    return verdict.found, verdict.expected
+
+
+def _together(evaluation: Evaluation, texts: Sequence[str | None]) -> str | None:
+    """What the parts that were judged have to say; of several, each by the name of its metric."""
+    if len(evaluation.parts) == 1:
+        return texts[0]
+    lines = [f"{part.func}: {text}" for part, text in zip(evaluation.parts, texts, strict=False) if text is not None]
+    return "\n".join(lines) or None
 
 
 async def _values(

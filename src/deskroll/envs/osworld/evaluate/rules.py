@@ -17,8 +17,9 @@ def by_ending(evaluation: Evaluation, stop: StopReason) -> Score | None:
     gave_up = stop is StopReason.FAIL
     if evaluation.infeasible:
         said = "said so" if gave_up else "did not say so"
-        return Score(value=float(gave_up), reason=f"the task cannot be done, and the agent {said}")
-    return Score(value=0.0, reason="the agent gave up") if gave_up else None
+        reason = f"the task cannot be done, and the agent {said}"
+        return Score(value=float(gave_up), reason=reason, found=stop.value, expected=StopReason.FAIL.value)
+    return Score(value=0.0, reason="the agent gave up", found=stop.value) if gave_up else None
 
 
 async def fold(conj: Conj, values: AsyncIterator[float]) -> float:

@@ -10,3 +10,7 @@ class Verdict(Record, frozen=True):
 
     value: float
     reason: str
+    found: str | None = None
+    """What was judged, in brief; None where there was nothing."""
+    expected: str | None = None
+    """What it was compared with, in brief."""

@@ -12,11 +12,13 @@ from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.evaluate.native import bounded
 from deskroll.envs.osworld.evaluate.native.getters import GETTERS
 from deskroll.envs.osworld.evaluate.native.metrics import METRICS
+from deskroll.envs.osworld.evaluate.native.showing import show
 from deskroll.envs.osworld.evaluate.native.support import supports
 from deskroll.envs.osworld.evaluate.native.values import NotComparable, Unreadable
 from deskroll.envs.osworld.evaluate.parts import Getter, Part
 from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.errors import EvaluatorError, GuestError, plain
+from deskroll.scoring.excerpt import excerpts
 
 _REFUSED = (400, 403, 404, 413, 500)
 """How a guest that is well answers what it cannot read or run."""
@@ -46,9 +48,9 @@ async def judge(part: Part, desktop: Desktop) -> Verdict:
     try:
         result = await _get(part.result, desktop)
     except Unreadable as error:
-        return Verdict(value=0.0, reason=str(error))
+        return await _verdict(0.0, str(error), None, expected)
     if result is None:
-        return Verdict(value=0.0, reason="the file that was to be judged is not there")
+        return await _verdict(0.0, "the file that was to be judged is not there", None, expected)
     return await _measured(part, result, expected)
 
 
@@ -75,12 +77,21 @@ async def _measured(part: Part, result: object, expected: object) -> Verdict:
         value = in_range(part.func, await bounded.measure(part.func, result, expected, part.options))
     except Unreadable as error:
         await _require_readable(part, expected)
-        return Verdict(value=0.0, reason=str(error))
+        return await _verdict(0.0, str(error), await show(result, read=False), expected)
     except NotComparable as error:
         raise EvaluatorError(f"{part.func}: {error}") from error
     if part.func == "exact_match":
-        return Verdict(value=value, reason=f"the desktop's state {'is' if value else 'is not'} what was expected")
-    return Verdict(value=value, reason=f"{part.func}: {value:g}")
+        return await _verdict(
+            value, f"the desktop's state {'is' if value else 'is not'} what was expected", result, expected
+        )
+    return await _verdict(value, f"{part.func}: {value:g}", result, expected)
+
+
+async def _verdict(value: float, reason: str, result: object, expected: object) -> Verdict:
+    """With what was compared; documents are opened only where somebody will ask why they differ."""
+    read = value < 1.0 - _SLACK
+    brief = excerpts(await show(result, read=read), await show(expected, read=read))
+    return Verdict(value=value, reason=reason, found=brief[0], expected=brief[1])
 
 
 async def _require_readable(part: Part, expected: object) -> None:

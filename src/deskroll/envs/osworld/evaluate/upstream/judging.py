@@ -20,6 +20,7 @@ from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.envs.osworld.setup.around import Around
 from deskroll.envs.osworld.setup.downloads import fetched
 from deskroll.errors import EvaluatorError, SetupError, plain
+from deskroll.scoring.excerpt import excerpts
 from deskroll.types import Task
 
 JUDGE_S = 300.0
@@ -88,7 +89,8 @@ async def judge(
         note(printed)
     value = max(0.0, answer.value)  # a likeness of images can be negative
     why = f" ({plain(answer.error)})" if answer.error else ""
-    return Verdict(value=value, reason=f"{part.func}: {value:g}{why}")
+    found, expected = excerpts(answer.found, answer.expected)
+    return Verdict(value=value, reason=f"{part.func}: {value:g}{why}", found=found, expected=expected)
 
 
 def _job(part: Part, task: Task) -> Mapping[str, Any]:

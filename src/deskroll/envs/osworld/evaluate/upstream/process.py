@@ -36,6 +36,9 @@ class Answer(Record, frozen=True):
     value: float | None = None
     error: str = ""
     traceback: str = ""
+    found: str | None = None
+    """What was judged, as its getter gave it; the beginning."""
+    expected: str | None = None
     token: str = ""
     spent: bool = False
     """Whether the job may have left something behind in the worker."""

@@ -72,6 +72,8 @@ _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 
 missed: list[str] = []
 """What a job wanted and did not get, in words; kept because metrics catch every exception and answer 0."""
+seen: dict[str, str] = {}
+"""What a job's getters gave, `found` and `expected`, for people to read."""
 
 
 class Broken(Exception):
@@ -177,9 +179,11 @@ def judge(job: dict[str, Any], package: tuple[Any, Any, Any], cache: str) -> flo
             if env.fetched and _unreadable(error):
                 raise Broken(_words(error)) from error
         raise
+    _note("found", given[0])
     absent, of_files = bool(env.absent), bool(env.fetched) or _is_files(given[0])
     if job["expected"]:
         given.append(_get(job["expected"], getters, env, ValueError))
+        _note("expected", given[1])
     measure = functools.partial(metric, **job["options"])
     try:
         value = measure(*given)
@@ -206,6 +210,26 @@ def _get(config: dict[str, Any] | None, getters: Any, env: Env, kind: type[Excep
             raise kind(env.too_large[0])
 
 
+def _note(name: str, value: Any) -> None:
+    if value is not None:
+        seen[name] = _shown(value)
+
+
+def _shown(value: Any) -> str:
+    """What a getter gave: a text, the beginning of a text file, else how Python writes it."""
+    try:
+        if isinstance(value, dict) and set(value) == {"expected"}:
+            value = value["expected"]
+        if _is_files(value) and isinstance(value, str):
+            with Path(value).open("rb") as file:
+                text = file.read(_SHORT).decode(errors="replace").rstrip("\ufffd")  # the last one may be half
+            readable = "\0" not in text and "\ufffd" not in text
+            return text if readable else f"{Path(value).name}, {Path(value).stat().st_size} bytes"
+        return value[:_SHORT] if isinstance(value, str) else repr(value)[:_SHORT]
+    except Exception as error:  # noqa: BLE001  (whatever it is, the value is judged all the same)
+        return _words(error)
+
+
 def _is_at_fault(error: Exception, measure: Callable[..., Any], expected: list[Any]) -> bool:
     """Whether it was the result that a metric stumbled over: it gets on, or further, with the expected files alone."""
     if not expected or not _is_files(expected[0]):
@@ -218,7 +242,10 @@ def _is_at_fault(error: Exception, measure: Callable[..., Any], expected: list[A
 
 def _is_files(given: Any) -> bool:
     each = given if isinstance(given, list) else [given]
-    return bool(each) and all(isinstance(one, str) and Path(one).is_file() for one in each)
+    try:
+        return bool(each) and all(isinstance(one, str) and Path(one).is_file() for one in each)
+    except OSError:  # a text that is too long for any path
+        return False
 
 
 def _unreadable(error: BaseException) -> bool:
@@ -262,7 +289,7 @@ def answer(job: dict[str, Any], package: tuple[Any, Any, Any], relay: Path) -> d
         said = {"error": _words(error), "traceback": traceback.format_exc()[-_LONG:]}
     if os.statvfs(_TMP).f_bavail == 0:  # getters keep that to themselves, too
         missed.append("needs more room than evaluators have")
-    return {"error": missed[0], "traceback": "\n".join(missed)[:_LONG]} if missed else said
+    return {"error": missed[0], "traceback": "\n".join(missed)[:_LONG]} if missed else said | seen
 
 
 def _watch_names() -> None:
@@ -380,6 +407,9 @@ def understood(paper: int, key: bytes, status: int) -> dict[str, Any]:
         value = said.get("value")
         words = {name: str(said.get(name, ""))[:most] for name, most in (("error", _SHORT), ("traceback", _LONG))}
         kept: dict[str, Any] = {name: text.encode(errors="replace").decode() for name, text in words.items()}
+        for name in ("found", "expected"):
+            if said.get(name) is not None:
+                kept[name] = str(said[name])[:_SHORT].encode(errors="replace").decode()
         if value is not None:
             kept["value"] = float(value)
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
