@@ -21,6 +21,7 @@ ROWS: Sequence[set[str]] = (
     {"errors", "clocks"},
     {"actions"},
     {"types"},
+    {"importing"},
     {"registry"},
     {"config"},
     {"host"},

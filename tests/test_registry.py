@@ -47,7 +47,7 @@ def test_an_unknown_name_lists_those_there_are() -> None:
         registry.load("provider", "dokcer")
     assert str(caught.value) == (
         "there is no provider 'dokcer'; did you mean docker?; known: local, docker; "
-        "a path package.module:Attribute works too"
+        "a path package.module:Attribute and a file my_file.py:Attribute work, too"
     )
     with pytest.raises(InputError, match=r"^there is no agent 'x'; none is known"):
         Registry({"agent": []}).load("agent", "x")

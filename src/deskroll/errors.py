@@ -28,14 +28,18 @@
         └── WorkerLost               worker     the process that ran the episode died or hung
 
 Code that users write raises plain exceptions; a `boundary(FailureClass.X, "what")` around the call turns
-them into the class above with the cause kept. Cancellation always passes through untouched.
+them into the class above with the cause kept. Cancellation always passes through untouched. `trace_of` says where in
+that code an error came from, for the attempt's folder; what deskroll raised on purpose needs no such thing.
 """
 
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
 
 LONGEST_WORD = 500
 """Characters that are kept of what somebody who is not trusted says."""
@@ -77,6 +81,10 @@ class DeskrollError(Exception):
     """Everything that deskroll raises on purpose. `str(error)` is complete for a person: no traceback needed."""
 
     failure: FailureClass | None = None
+    unforeseen: BaseException | None = None
+    """What a boundary caught and turned into this: an exception that nobody raised for people to read."""
+    trace: str = ""
+    """The traceback behind it, where that is of another process."""
 
 
 class InputError(DeskrollError):
@@ -220,6 +228,59 @@ def boundary(culprit: FailureClass, what: str) -> Iterator[None]:
     except DeskrollError as error:
         if error.failure is not None or isinstance(error, StoreError):
             raise
-        raise _BY_CLASS[culprit](f"{what}: {error}") from error
+        made = _BY_CLASS[culprit](f"{what}: {error}")
+        made.unforeseen, made.trace = error.unforeseen, error.trace
+        raise made from error
     except Exception as error:
-        raise _BY_CLASS[culprit](f"{what}: {type(error).__name__}: {error}") from error
+        made = _BY_CLASS[culprit](f"{what}: {type(error).__name__}: {error}")
+        made.unforeseen = error
+        raise made from error
+
+
+@contextmanager
+def foreign_code(what: str) -> Iterator[None]:
+    """Code of a plug-in, before anything is started: what it raises is an `InputError` that shows where in it."""
+    try:
+        yield
+    except DeskrollError:
+        raise
+    except Exception as error:
+        raise InputError(f"{what}: {type(error).__name__}: {error}\n{trace_of(error).rstrip()}") from error
+
+
+def trace_of(error: BaseException) -> str:
+    """Where in code that is not deskroll's an error came from, as Python shows it; empty where no such code had part.
+
+    What a boundary caught is shown whatever raised it: a bug of ours is to be seen, too.
+    """
+    if isinstance(error, DeskrollError):
+        if error.trace:
+            return error.trace
+        if error.unforeseen is None and not _passes_foreign_code(error.__traceback__):
+            return ""
+        error = error.unforeseen or error
+    import traceback  # noqa: PLC0415  (takes time to import, and nothing fails most of the time)
+
+    first = error.__traceback__
+    while first is not None and first.tb_next is not None and _is_ours(first):
+        first = first.tb_next  # how deskroll came to call it is of no interest
+    return "".join(traceback.format_exception(type(error), error, first)).rstrip() + "\n"
+
+
+def _passes_foreign_code(trace: TracebackType | None) -> bool:
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith((_OURS, _PYTHON, "<")) or "/site-packages/" in file.removeprefix(_OURS):
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    """Whether a frame is deskroll's, or of its importing somebody's module."""
+    return trace.tb_frame.f_code.co_filename.startswith((_OURS, *_IMPORTING))
+
+
+_OURS = f"{Path(__file__).parent}/"
+_PYTHON = f"{Path(os.__file__).parent}/"
+_IMPORTING = ("<frozen importlib", f"{_PYTHON}importlib/")

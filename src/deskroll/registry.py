@@ -1,11 +1,11 @@
 """Names of the parts that can be chosen: providers, and later environments, agents and the like.
 
-Owns the one table of what deskroll brings along, and the three ways to name a part: its short name in the
-table, the name of an entry point in the group `deskroll.<kind>` (plug-ins), or a path
-`package.module:Attribute`.
+Owns the one table of what deskroll brings along, and the four ways to name a part: its short name in the
+table, the name of an entry point in the group `deskroll.<kind>` (plug-ins), a path `package.module:Attribute`, or a
+file `folder/file.py:Attribute`.
 
-Nothing is imported before it is asked for. A part whose pip extra is not installed is one clear sentence; an
-import that fails for any other reason is a bug and surfaces as it is.
+Nothing is imported before it is asked for. A part whose pip extra is not installed is one clear sentence, and so is a
+path that leads nowhere; an import of somebody else's part that fails for any other reason is an error that shows where.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 
 from deskroll.errors import InputError, MissingDependency
+from deskroll.importing import SUFFIX, file_of, import_file, import_module
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ class Registry:
         """Return the entry of that name or path; `InputError` lists what there is."""
         if ":" in name:
             return Entry(name, name)
+        if name.endswith(SUFFIX):
+            raise InputError(f"{kind} {name!r} is a file: say what of it, {name}:Attribute")
         entries = self.entries(kind)
         found = [entry for entry in entries if entry.name == name]
         if not found:
@@ -101,27 +105,31 @@ class Registry:
     def load(self, kind: str, name: str) -> object:
         """Import the part of that name or path and return it."""
         entry = self.find(kind, name)
-        module_name, _, attribute = entry.target.partition(":")
+        module_name, _, attribute = entry.target.rpartition(":")
         by_path = entry.name == entry.target
-        if by_path and not _is_path(module_name, attribute):
-            raise InputError(f"{kind} {name!r} is no path; write package.module:Attribute")
-        try:
-            part: object = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if by_path and _is_or_contains(error.name, module_name):
-                raise InputError(
-                    f"{kind} {name!r}: there is no module {error.name!r}; is it installed, or on PYTHONPATH?"
-                ) from error
-            if entry.extra is not None and _is_absent_library(error.name):
-                raise MissingDependency(
-                    f"{kind} {name!r} needs the module {error.name!r}: pip install 'deskroll[{entry.extra}]'"
-                ) from error
-            raise
+        file = file_of(entry.target) if by_path else None
+        if by_path and not _is_path("file" if file else module_name, attribute):
+            raise InputError(f"{kind} {name!r} is no path; write package.module:Attribute, or file.py:Attribute")
+        if file is not None:
+            part: object = import_file(kind, name, file)
+        else:
+            part = import_module(kind, name, module_name) if by_path else _import_own(kind, entry, module_name)
         for step in attribute.split("."):
             if by_path and not hasattr(part, step):
                 raise InputError(f"{kind} {name!r}: {module_name} has no {attribute}{_near(step, dir(part))}")
             part = getattr(part, step)
         return part
+
+
+def _import_own(kind: str, entry: Entry, module_name: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if entry.extra is not None and _is_absent_library(error.name):
+            raise MissingDependency(
+                f"{kind} {entry.name!r} needs the module {error.name!r}: pip install 'deskroll[{entry.extra}]'"
+            ) from error
+        raise
 
 
 def _plug_ins(kind: str) -> list[Entry]:
@@ -141,7 +149,8 @@ def _plug_ins(kind: str) -> list[Entry]:
 
 def _unknown(kind: str, name: str, names: list[str]) -> str:
     known = f"known: {', '.join(names)}" if names else "none is known"
-    return f"there is no {kind} {name!r}{_near(name, names)}; {known}; a path package.module:Attribute works too"
+    paths = "a path package.module:Attribute and a file my_file.py:Attribute work, too"
+    return f"there is no {kind} {name!r}{_near(name, names)}; {known}; {paths}"
 
 
 def _near(name: str, names: Iterable[str]) -> str:
@@ -151,10 +160,6 @@ def _near(name: str, names: Iterable[str]) -> str:
 
 def _is_path(module_name: str, attribute: str) -> bool:
     return all(part.isidentifier() for part in [*module_name.split("."), *attribute.split(".")])
-
-
-def _is_or_contains(missing: str | None, module_name: str) -> bool:
-    return missing is not None and f"{module_name}.".startswith(f"{missing}.")
 
 
 def _is_absent_library(missing: str | None) -> bool:

@@ -178,6 +178,8 @@ class Failure(Record, frozen=True):
     message: str
     cause: DeathCause | None = None
     """Where the cause lies, of a desktop that was lost; None for every other failure."""
+    trace: str = ""
+    """The file in the attempt's folder that says where in whose code it came from; empty: the message says all."""
 
     @classmethod
     def of(cls, error: DeskrollError) -> Failure:

@@ -146,7 +146,9 @@ def _sayable(error: BaseException, what: str) -> Exception:
     """The error, where a future can carry it: StopIteration and exits cannot be."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
-    return AgentError(f"{what}: {type(error).__name__}: {plain(str(error))}")
+    made = AgentError(f"{what}: {type(error).__name__}: {plain(str(error))}")
+    made.unforeseen = error
+    return made
 
 
 def _made(settings: AdapterSettings) -> Any:

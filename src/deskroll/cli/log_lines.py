@@ -10,6 +10,8 @@ from rich.console import Console
 
 from deskroll.errors import InputError, plain
 
+_LONGEST = 20_000
+"""Characters of a line: a traceback is shown whole."""
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -48,7 +50,7 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         style = {"WARNING": "yellow", "ERROR": "red"}.get(record.levelname, "dim")
-        message = plain(record.getMessage(), 2000, keep="\n")
+        message = plain(record.getMessage(), _LONGEST, keep="\n")
         at = time.strftime("%H:%M:%S", time.localtime(record.created))
         self._console.print(
             f"{at} {message}",

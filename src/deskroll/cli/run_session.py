@@ -15,7 +15,7 @@ import msgspec
 from rich.console import Console
 
 from deskroll.agents import agent_kind, client_kind, model_protocol
-from deskroll.cli import program
+from deskroll.cli import counted, program
 from deskroll.cli.console import stderr
 from deskroll.cli.interrupts import Interrupts
 from deskroll.cli.log_lines import LogLines
@@ -32,6 +32,7 @@ from deskroll.rollout.loading import SCRIPTED
 from deskroll.rollout.openfiles import raise_open_files
 from deskroll.rollout.session import Session
 from deskroll.store import Run
+from deskroll.store.paths import attempt_folder
 from deskroll.types import Episode, Task
 
 _CHECK_S = 15.0
@@ -162,10 +163,20 @@ def _tell_end(console: Console, results: Results, folder: str, *, as_json: bool)
     else:
         out = terminal.console()
         out.print(terminal.report(results.name, results.state, summary, out.width))
+    _tell_traces(console, results)
     if not summary.finished or (summary.failures and summary.overall.unscored):
         _tell(console, f"go on with:  {program()} run --resume {shlex.quote(folder)}")
     else:
         _tell(console, f"more:  {program()} report {shlex.quote(folder)} --html report.html")
+
+
+def _tell_traces(console: Console, results: Results) -> None:
+    """Say where to look, where somebody's own code failed."""
+    traced = [each for each in results.outcomes if each.failure is not None and each.failure.trace]
+    if traced and (failure := traced[0].failure) is not None:
+        folder = attempt_folder(traced[0].key, traced[0].attempt)
+        which = "" if len(traced) == 1 else f" (of {counted(len(traced), 'episode')}, the first)"
+        _tell(console, f"traceback{which}:  {results.run.storage.shown(f'{folder}/{failure.trace}')}")
 
 
 def _tell(console: Console, line: str) -> None:

@@ -54,6 +54,8 @@ class Means:
     """The model that judges answers; counted, too."""
     keep: Callable[[str, bytes], object] = lambda name, data: None
     """Keeps a file with the attempt, under that name."""
+    note_error: Callable[[Exception], object] = lambda error: None
+    """Keeps where an exception came from with the attempt, for one that is not the end of it: a tool's."""
     folder: Path = Path()
     """Where the file of tasks is: paths in tasks are relative to it."""
 

@@ -42,14 +42,19 @@ class ToolFunction:
             raise ActionError(f"{call.name}: the arguments do not fit: {error}; see the tool's parameters") from None
         return ToolCall(name=call.name, arguments=msgspec.to_builtins(arguments), call_id=call.id)
 
-    async def __call__(self, call: ToolCall) -> str:
-        """Run it; whatever it raises is its result, unless that is known to be no fault of the agent."""
+    async def __call__(self, call: ToolCall, note: Callable[[Exception], object] = lambda error: None) -> str:
+        """Run it; whatever it raises is its result, unless that is known to be no fault of the agent.
+
+        `note` gets whatever was not raised on purpose.
+        """
         try:
             arguments = msgspec.convert(call.arguments, self._arguments)
             return plain(await self._run(arguments), LONGEST_RESULT, keep="\n\t")
         except Exception as error:
             if isinstance(error, DeskrollError) and error.failure not in (None, FailureClass.AGENT):
                 raise
+            if not isinstance(error, DeskrollError):
+                note(error)
             return f"error: {type(error).__name__}: {plain(str(error))}"
 
 
@@ -124,7 +129,7 @@ class ToolEnv:
         for action in actions:
             match action:
                 case ToolCall(name=name):
-                    results.append(await self._functions[name](action))
+                    results.append(await self._functions[name](action, self._means.note_error))
                 case Answer(text=text):
                     return Moment(observation=_seen(results), stop=StopReason.ANSWER, answer=text)
                 case Done() | Fail():

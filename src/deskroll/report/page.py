@@ -16,6 +16,7 @@ from deskroll.report import words
 from deskroll.report.episode_view import times
 from deskroll.report.outcome import outcome_of, score_of, succeeded, unscored_because
 from deskroll.report.results import Results
+from deskroll.store.paths import attempt_folder
 from deskroll.types import Episode, Record
 
 MAX_EPISODES = 2_000
@@ -131,6 +132,9 @@ def _episode_facts(episode: Episode, results: Results) -> Iterable[Fact]:
         "found": _long(found) if found is not None and found != episode.answer else "",
         "expected": _long(episode.score.expected or ""),
         "failure": _long(f"{failure.failure_class}: {failure.kind}: {failure.message}") if failure else "",
+        "traceback": _short(f"{attempt_folder(episode.key, episode.attempt)}/{failure.trace}")
+        if failure and failure.trace
+        else "",
         "model": _short(" ".join((episode.model, *episode.versions))),
         "desktop": _short(episode.desktop),
         "attempt": str(episode.attempt) if episode.attempt > 1 else "",

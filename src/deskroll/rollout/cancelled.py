@@ -26,10 +26,12 @@ def from_within(live: Live) -> Iterator[None]:
     """Turn a cancellation that nobody has sent into an error that says so."""
     try:
         yield
-    except asyncio.CancelledError:
+    except asyncio.CancelledError as error:
         if live.cancelled or being_cancelled():
             raise
-        raise DeskrollError("its code was cancelled from within: it awaits something that was cancelled") from None
+        made = DeskrollError("its code was cancelled from within: it awaits something that was cancelled")
+        made.unforeseen = error
+        raise made from None
 
 
 def being_cancelled() -> bool:

@@ -19,10 +19,12 @@ async def within(seconds: float | None, error: type[DeskrollError], what: str) -
     try:
         async with time_limit(seconds) as limited:
             yield
-    except TimeoutError:
+    except TimeoutError as over:
         if not limited.expired():
             raise
-        raise error(f"{what} did not end within {seconds:g} s") from None
+        made = error(f"{what} did not end within {seconds:g} s")
+        made.unforeseen = over.__cause__  # the cancellation, which knows what was waited for
+        raise made from None
 
 
 Waiting = Callable[[], AbstractContextManager[None]]

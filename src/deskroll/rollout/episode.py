@@ -79,7 +79,7 @@ async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | Non
             with blaming(live, FailureClass.EVALUATOR, f"task {task.id!r}"):
                 notes.scored(ending, await env.score(ending))
     finally:
-        await _close(env, live, kit)
+        await _close(env, live, kit, notes)
 
 
 async def _turns(live: Live, kit: Kit, env: Env, agent: Agent, observation: Observation, notes: Notebook) -> Ending:
@@ -115,7 +115,7 @@ async def _step(env: Env, decision: Decision, live: Live) -> Moment:
         return await env.step(decision.actions)
 
 
-async def _close(env: Env, live: Live, kit: Kit) -> None:
+async def _close(env: Env, live: Live, kit: Kit, notes: Notebook) -> None:
     """Whatever goes wrong here, the attempt's result is known by now and stays."""
     limit = kit.spec.limits.close_timeout
     try:
@@ -123,6 +123,7 @@ async def _close(env: Env, live: Live, kit: Kit) -> None:
             with from_within(live):
                 await env.close()
     except Exception as error:  # noqa: BLE001  (plug-ins may fail in any way)
-        why = str(error) if isinstance(error, DeskrollError) else f"{type(error).__name__}: {error}"
+        why = kit.traces.hide(str(error) if isinstance(error, DeskrollError) else f"{type(error).__name__}: {error}")
+        notes.unclosed(error)
         _log.warning("%s: its environment could not be closed: %s", live.order.name, why)
         kit.sink.emit(Event(kind="episode.unclosed", subject=live.order.name, data={"reason": why}))

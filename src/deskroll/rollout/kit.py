@@ -20,13 +20,13 @@ from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.service import PoolClient
 from deskroll.envs import Env, EnvKind, Means, env_kind, env_settings
-from deskroll.errors import DeskrollError, FailureClass, NoDesktop, boundary
+from deskroll.errors import DeskrollError, FailureClass, NoDesktop, boundary, foreign_code
 from deskroll.models.base import EndpointLoad, Model
 from deskroll.models.client import ChatClient
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.live import Live
 from deskroll.rollout.orders import Keys, Order, RunSpec
-from deskroll.rollout.redaction import secrets_of
+from deskroll.rollout.traces import Traces
 from deskroll.store import AttemptWriter, Storage
 from deskroll.types import Completion, EventSink, Phase, Task, Tool, ToolRequest, guarded
 
@@ -49,6 +49,9 @@ class Notes(Protocol):
     def keep(self, name: str, data: bytes) -> None:
         """Keep a file with the attempt."""
 
+    def tool_failed(self, error: Exception) -> None:
+        """Keep where in a tool's code it came from."""
+
 
 class Kit:
     """Use with `async with Kit.open(...)`."""
@@ -59,6 +62,8 @@ class Kit:
         self.spec = spec
         self.sink = guarded(sink)
         self.storage = Storage.at(spec.storage)
+        self.traces = Traces()
+        """What is kept and told of exceptions in others' code."""
         self.model_name = "" if model_protocol(agent_kind(spec.agent)) == "none" else model.settings.name
         """The model that the agent asks; empty where it asks none."""
         self._model = model
@@ -68,14 +73,17 @@ class Kit:
         self._agent_kind = agent_kind(spec.agent)
         self._agent_settings = agent_settings(self._agent_kind, spec.agent_options, spec.agent)
         self._kind(spec.env)
-        keys = [each.settings.api_key for each in (model, judge) if each.settings.api_key is not None]
-        self.secrets = secrets_of(dict(spec.env_options), *(key.get_secret_value() for key in keys))
-        """What must not stand in what an attempt leaves behind, whoever repeats it."""
 
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, spec: RunSpec, keys: Keys, *, leases: Leases | None = None, sink: EventSink | None = None
+        cls,
+        spec: RunSpec,
+        keys: Keys,
+        *,
+        leases: Leases | None = None,
+        sink: EventSink | None = None,
+        show_traces: bool = False,
     ) -> AsyncIterator[Kit]:
         """Open what the spec names; `leases` where the pool is in this process."""
         async with AsyncExitStack() as stack:
@@ -87,7 +95,9 @@ class Kit:
                 judge = await stack.enter_async_context(ChatClient(settings, sink=sink))
             if leases is None and spec.pool:
                 leases = await stack.enter_async_context(PoolClient(spec.pool))
-            kit = cls(spec, model, judge, leases, sink)
+            with foreign_code("the agent or the environment"):
+                kit = cls(spec, model, judge, leases, sink)
+            kit.traces = Traces.of_run(spec, keys, whole=show_traces)
             stack.push_async_callback(kit.close_shared)
             yield kit
 
@@ -135,6 +145,7 @@ class Kit:
             model=_Noted(self._model, notes, "asked.json"),
             judge=_Noted(self._judge, notes, "judged.json"),
             keep=notes.keep,
+            note_error=notes.tool_failed,
             folder=Path(self.spec.folder),
         )
         return kind(task, settings, means)

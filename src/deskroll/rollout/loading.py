@@ -18,7 +18,7 @@ from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import check_name, choose
 from deskroll.desktops.service import Listen
 from deskroll.envs import env_kind, env_settings
-from deskroll.errors import ConfigError, InputError, StoreError
+from deskroll.errors import ConfigError, InputError, StoreError, foreign_code
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import TOKEN_VARIABLE
@@ -136,7 +136,8 @@ def _wanted(config: RunConfig, tasks: Sequence[Task]) -> list[tuple[Task, Deskto
             if name not in kinds:
                 kinds[name] = env_kind(name)
                 settings[name] = env_settings(kinds[name], {}, name)
-            spec = kinds[name].desktop_spec(task, settings[name])
+            with foreign_code(f"env {name}, desktop_spec"):
+                spec = kinds[name].desktop_spec(task, settings[name])
         except InputError as error:
             raise _refused(config, task, error) from None
         if spec is not None:
@@ -153,7 +154,8 @@ def prepare_envs(config: RunConfig, tasks: Sequence[Task]) -> dict[str, str]:
     for name, those in by_kind.items():
         kind = env_kind(name)
         settings = env_settings(kind, config.env_options if name == config.env else {}, name)
-        found = kind.prepare(those, settings, tasks_folder(config.tasks))
+        with foreign_code(f"env {name}, prepare"):
+            found = kind.prepare(those, settings, tasks_folder(config.tasks))
         prepared[name] = str(found or "")  # a plug-in may well return nothing
     return prepared
 
@@ -167,9 +169,11 @@ def _check_tasks(config: RunConfig, tasks: Sequence[Task]) -> None:
     screens = {task.id: (spec.width, spec.height) for task, spec in _wanted(config, tasks)}
     for task in tasks:
         try:
-            kinds[task.env or config.env].check_task(task)
+            with foreign_code(f"env {task.env or config.env}, check_task"):
+                kinds[task.env or config.env].check_task(task)
             if refuse is not None:
-                refuse(task, settings, screens.get(task.id))
+                with foreign_code(f"agent {config.agent}, check_task"):
+                    refuse(task, settings, screens.get(task.id))
         except InputError as error:
             raise _refused(config, task, error) from None
 

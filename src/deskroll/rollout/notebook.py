@@ -12,13 +12,14 @@ from deskroll.errors import DeskrollError, EvaluatorError, FailureClass
 from deskroll.rollout.budget import Budget
 from deskroll.rollout.kit import Kit
 from deskroll.rollout.live import Live
-from deskroll.rollout.redaction import masked_text
+from deskroll.rollout.traces import CLOSE_ERROR, ERROR, TOOL_ERROR
 from deskroll.scoring.excerpt import shorten
 from deskroll.store import AttemptWriter
 from deskroll.types import Completion, Decision, Episode, Failure, Observation, Phase, Score, Step, StopReason
 
 LONGEST_ANSWER = 100_000
 """Characters of an answer that are kept with the outcome; all of it is in the conversation."""
+_MOST_TOOL_ERRORS = 5
 
 
 class Notebook:
@@ -33,9 +34,10 @@ class Notebook:
         self.judged = False
         """Whether it came to its end: what becomes of it is known, and no stop can change that."""
         self._live = live
+        self._traces = kit.traces
+        self._shown = kit.storage.shown
         self._model = kit.model_name
-        self._secrets = kit.secrets
-        self._steps = self._actions = 0
+        self._steps = self._actions = self._tool_errors = 0
         self._versions: dict[str, None] = {}
         self._stop = StopReason.FAILURE
         self._answer: str | None = None
@@ -48,6 +50,12 @@ class Notebook:
     def keep(self, name: str, data: bytes) -> None:
         """Keep a file with the attempt."""
         self.writer.file(name, data)
+
+    def tool_failed(self, error: Exception) -> None:
+        """Keep where in a tool's code an exception came from; of one that shows itself again and again, a few."""
+        self._tool_errors += 1
+        if self._tool_errors <= _MOST_TOOL_ERRORS:
+            self._traced(error, TOOL_ERROR)
 
     def used(self, completion: Completion) -> None:
         """Count an answer that the environment had from a model."""
@@ -107,14 +115,28 @@ class Notebook:
 
     def _brief(self, text: object) -> str | None:
         """Short, writable and without secrets, whoever wrote it."""
-        return None if text is None else shorten(masked_text(_writable(str(text)), self._secrets))
+        return None if text is None else shorten(self._traces.hide(_writable(str(text))))
 
     def failed(self, error: DeskrollError) -> None:
         """It failed: by the agent, which is scored 0, or by anything else, which is not scored."""
-        self._failure = failure = Failure.of(error)
+        failure = Failure.of(error)
+        message, trace = self._traces.hide(failure.message), self._traced(error, ERROR)
+        self._failure = failure = msgspec.structs.replace(failure, message=message, trace=trace)
         self._stop = StopReason.FAILURE
         blamed = failure.failure_class is FailureClass.AGENT
         self._score = Score(value=0.0 if blamed else None, reason=f"{failure.failure_class}: {failure.message}")
+
+    def unclosed(self, error: Exception) -> None:
+        """Its environment could not be closed, which changes nothing of the result."""
+        self._traced(error, CLOSE_ERROR)
+
+    def _traced(self, error: BaseException, name: str) -> str:
+        """Keep where in others' code an error came from, and tell where that is; the file's name, or nothing."""
+        if not (trace := self._traces.trace(error)):
+            return ""
+        kept = self.writer.file(name, trace.encode(errors="replace"))
+        self._traces.tell(self._live.order.name, error, trace, self._shown(f"{self.writer.name}/{kept}"))
+        return kept
 
     def stopped(self, error: DeskrollError | None) -> None:
         """Somebody stopped it: because of an error, or because it was not wanted any more."""

@@ -16,12 +16,16 @@ _KEY = re.compile(r"([\w-]+)[\"']?\s*:(?!//)")
 """A name before a colon, as mappings are written in YAML and JSON."""
 _LOGIN = re.compile(r"(\w://)[^\s/?#]+@")
 _QUERY = re.compile(r"(\w://[^\s?#]*[?#])\S+")
-_NAMED = re.compile(r"((?<![\w.-])([\w.-]+)[\"']?\s{0,9}[:=]\s{0,9}[\"']?)(?!//)(?:(?:Bearer|Basic)\s+)?[^\s\"',;&}]+")
+_NAMED = re.compile(
+    r"((?<![\w.-])([\w.-]+)[\"']?\]?\s{0,9}[:=]\s{0,9}[\"']?)(?!//)(?:(?:Bearer|Basic)\s+)?[^\s\"',;&}]+"
+)
 """A value behind its name, as environments, settings and mappings are written."""
-_ORDINARY = re.compile(r"(?i)keys?|sig(nature)?s?")
-"""Names that stand in any text."""
+_ORDINARY = re.compile(r"(?i)keys?|sig(nature)?s?|\w+Error")
+"""Names that stand in any text; a KeyError is about no key of that kind."""
 _SHORTEST, _USUAL = 4, "password"
 _PARAMETER = re.compile(r"([?&;#])([^=&;#\s]+)=([^&;#\s]+)")
+_BEARER = re.compile(r"(?i)\b(bearer|basic) +[\w.~+/=-]{8,}")
+_API_KEY = re.compile(r"\b[sp]k-[\w-]{16,}")
 
 
 def redacted(config: dict[str, Any]) -> dict[str, Any]:
@@ -64,9 +68,9 @@ def secrets_of(config: dict[str, Any], *more: str) -> frozenset[str]:
 
 def masked_text(text: str, secrets: Iterable[str] = ()) -> str:
     """A text without these secrets, and without those that it names itself: `token=…`, `"password": "…"`, addresses."""
-    for secret in secrets:
+    for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
-    return _NAMED.sub(_masked_value, _address(text))
+    return _API_KEY.sub(MASK, _BEARER.sub(rf"\1 {MASK}", _NAMED.sub(_masked_value, _address(text))))
 
 
 def _masked_value(found: re.Match[str]) -> str:

@@ -17,6 +17,7 @@
         screens/<n>.png        each distinct screen once, the bytes that the model saw
         tokens.npz             token ids and log-probabilities, where the model gives them
         recording.mp4          where recording is on
+        error.txt              where in an agent's, an environment's or an evaluator's code its failure came from
         judged.json            what a judge was asked and said; asked.json: what a tool asked the model
 
 Whatever an `episode.json` says of how an attempt ended, the outcome is what the journal says.

@@ -30,7 +30,7 @@ class InlineBackend:
         self._dumps: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> InlineBackend:
-        kit = Kit.open(self._spec, self._keys, leases=self._leases, sink=self._sink)
+        kit = Kit.open(self._spec, self._keys, leases=self._leases, sink=self._sink, show_traces=True)
         self._crew = Crew(await self._stack.enter_async_context(kit))
         return self
 

@@ -184,7 +184,7 @@ class ProcessBackend:
     def _hear(self, event: Event) -> None:
         """What a worker tells: log lines go to the log, everything else to whoever listens."""
         if event.kind == LOG_EVENT:
-            logging.getLogger(event.subject).log(event.data["level"], "%s", plain(event.data["message"]))
+            logging.getLogger(event.subject).log(event.data["level"], "%s", plain(event.data["message"], 2000))
         else:
             self._sink.emit(event)
 

@@ -21,7 +21,7 @@ from deskroll.types import Score, Task
 Keep = Callable[[str, bytes], object]
 """Keeps a file with the attempt, under that name."""
 TRACEBACK = "evaluator.txt"
-"""The file that an evaluator's traceback is kept in."""
+"""The file that the traceback behind a 0 is kept in; that of a failure is the failure's own."""
 
 
 def check_evaluator(task: Task, evaluators: Evaluators | str = Evaluators.AUTO) -> None:
@@ -54,9 +54,9 @@ async def evaluate(
         found, expected = (_together(evaluation, texts) for texts in zip(*map(_compared, verdicts), strict=True))
         return Score(value=value, reason=reason, found=found, expected=expected)
     except (EvaluatorError, InputError) as error:
-        if isinstance(error, judging.UpstreamError):
-            notes.append(error.traceback)
-        raise EvaluatorError(f"task {task.id!r}: {error}") from error
+        made = EvaluatorError(f"task {task.id!r}: {error}")
+        made.trace = error.trace
+        raise made from error
     finally:
         if notes:
             keep(TRACEBACK, "\n\n".join(notes).encode(errors="replace"))

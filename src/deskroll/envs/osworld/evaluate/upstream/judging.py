@@ -31,10 +31,9 @@ _crews: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Crew] = weakref.Wea
 class UpstreamError(EvaluatorError):
     """Upstream's code did not come to a value."""
 
-    def __init__(self, message: str, traceback: str) -> None:
+    def __init__(self, message: str, trace: str) -> None:
         super().__init__(message)
-        self.traceback = traceback
-        """Its own, for whoever looks into it."""
+        self.trace = trace
 
 
 def crew() -> Crew:
