@@ -92,7 +92,7 @@ def test_a_run_does_not_go_on_with_other_documents(deskroll: Commands, env: dict
     (tmp_path / "corpus" / "a.txt").write_text("The mayor lives in Newtown.")
     ended = deskroll("run", "--resume", "results/one", cwd=tmp_path, env=env)
     assert ended.code == 2
-    assert "what env rag works with (documents, pages) has changed" in ended.err
+    assert "what env rag works with (documents, pages, files beside the tasks) has changed" in ended.err
     assert deskroll("run", "--resume", "results/one", "--force", cwd=tmp_path, env=env).code == 0
 
 

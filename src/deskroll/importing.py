@@ -31,6 +31,15 @@ def file_of(name: str) -> Path | None:
     return Path(file) if colon and file.endswith(SUFFIX) else None
 
 
+def file_digest(name: str) -> str:
+    """The digest of the file that a part is in; empty where it is not named by one, or the file is gone."""
+    file = file_of(name)
+    try:
+        return "" if file is None else hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
+    except OSError:
+        return ""
+
+
 def import_module(kind: str, name: str, module_name: str) -> ModuleType:
     """Import somebody's module; `InputError` says that there is none, or shows where in it importing failed."""
     _look_in(Path.cwd())

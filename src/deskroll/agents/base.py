@@ -77,6 +77,10 @@ def agent_kind(name: str, registry: Registry | None = None) -> AgentKind:
     acts = callable(getattr(kind, "act", None)) if isinstance(kind, type) else callable(kind)
     options = getattr(kind, "Settings", None)
     if not (acts and isinstance(options, type) and issubclass(options, Settings)):
+        if callable(getattr(kind, "predict", None)):
+            raise InputError(
+                f"{name!r} has a predict, as agents for OSWorld have: --agent adapter --set agent_options.class={name}"
+            )
         raise InputError(f"{name!r} is no agent: it has no Settings or no act; see deskroll.agents.AgentKind")
     return kind  # type: ignore[no-any-return]
 

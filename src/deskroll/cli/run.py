@@ -24,6 +24,7 @@ _FLAGS = {
     "group_size": "group_size",
     "max_turns": "limits.max_turns",
     "output_dir": "output_dir",
+    "run_id": "run_id",
     "domains": "only.domains",
     "ids": "only.ids",
     "apps": "only.apps",
@@ -36,14 +37,16 @@ _FLAGS = {
     epilog="\b\nExamples:\n"
     "  deskroll run tasks.jsonl --env math --model gpt-4.1 --num-rollouts 16\n"
     "  deskroll run tasks.jsonl --num-vms 4 --set limits.max_turns=10\n"
+    "  deskroll run tasks.jsonl --agent my_agent.py:MyAgent --run-id first-try\n"
     "  deskroll run --resume results/20260131-120000"
 )
 @click.argument("tasks", required=False, type=click.Path(path_type=Path))
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings, as YAML or TOML.")
-@click.option("--env", help="The environment: osworld (default), math, py, web, rag, or a plug-in.")
+@click.option("--env", help="The environment: osworld (default), math, py, web, rag, or your own: FILE.py:CLASS.")
 @click.option(
     "--agent",
-    help="The agent: chat (default), uitars, qwen, claude, prompt, oracle, noop, random, adapter, or a plug-in.",
+    help="The agent: chat (default), uitars, qwen, claude, prompt, oracle, noop, random, adapter, or your own: "
+    "FILE.py:CLASS.",
 )
 @click.option("--model", help="The model, as its server calls it; scripted[:FILE] answers from a script.")
 @click.option("--base-url", metavar="URL", help="Where the model is served. Default: $OPENAI_BASE_URL.")
@@ -54,6 +57,7 @@ _FLAGS = {
 @click.option("--group-size", type=int, help="Episodes of each task. Default: 1.")
 @click.option("--max-turns", type=int, help="Turns of the agent in an episode. Default: 50.")
 @click.option("--output-dir", help="Where runs are kept: a folder, or s3://bucket/folder. Default: results.")
+@click.option("--run-id", metavar="NAME", help="What the run is called: its folder in there. Default: the time.")
 @click.option("--domain", "domains", multiple=True, help="Only tasks of this domain. May be repeated.")
 @click.option("--task", "ids", multiple=True, metavar="ID", help="Only this task. May be repeated.")
 @click.option("--app", "apps", multiple=True, help="Only tasks that name this app. May be repeated.")
@@ -96,6 +100,8 @@ def run(
     if resume is not None:
         if config_file is not None:
             raise click.UsageError("--resume goes on with the run's own settings; change single ones with --set")
+        if flags["run_id"] is not None:
+            raise click.UsageError("--run-id names a new run; a resumed one keeps its name")
         with LogLines(stderr()):
             root, config, loaded = resume_run(resume, [*given, *overrides])
     else:

@@ -20,7 +20,7 @@ from deskroll.agents import agent_kind, agent_settings
 from deskroll.envs import env_kind, env_settings
 from deskroll.errors import DeskrollError, InputError, StoreError
 from deskroll.rollout.config import RunConfig, differences
-from deskroll.rollout.loading import PHASE
+from deskroll.rollout.loading import PHASE, plug_ins
 from deskroll.rollout.plan import changed_tasks
 from deskroll.rollout.redaction import masked_command, redacted, without_masked
 from deskroll.store import Run, RunInfo, RunStore, config_digest, join
@@ -47,7 +47,7 @@ def new_root(config: RunConfig) -> str:
             break
         return str(root)
     else:
-        raise StoreError(f"{config.output_dir} holds a thousand runs of {name}; choose a name with --set run_id=...")
+        raise StoreError(f"{config.output_dir} holds a thousand runs of {name}; choose a name with --run-id")
     return join(config.output_dir, name)
 
 
@@ -74,6 +74,7 @@ async def opened_store(
             config=resolved,
             config_digest=config_digest(resolved),
             prepared=prepared,
+            plug_ins=plug_ins(config),
             command=tuple(masked_command(sys.argv)),
             git_commit=await asyncio.to_thread(_git_commit),
         )
@@ -93,8 +94,14 @@ def _refuse_changes(
     changed = differences(_whole(run.info.config), _whole(_resolved(config)))
     other_tasks = changed_tasks(run.index, PHASE, 0, tasks)
     changed += other_tasks
+    now = plug_ins(config)
     changed += [
-        f"what env {name} works with (documents, pages) has changed"
+        f"{name.rpartition(':')[0]} has changed"
+        for name, digest in run.info.plug_ins.items()
+        if name in now and now[name] != digest
+    ]
+    changed += [
+        f"what env {name} works with (documents, pages, files beside the tasks) has changed"
         for name, digest in prepared.items()
         if digest != run.info.prepared.get(name, digest) and not other_tasks  # other tasks work with other files
     ]

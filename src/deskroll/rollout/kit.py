@@ -20,7 +20,8 @@ from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.service import PoolClient
 from deskroll.envs import Env, EnvKind, Means, env_kind, env_settings
-from deskroll.errors import DeskrollError, FailureClass, NoDesktop, boundary, foreign_code
+from deskroll.errors import DeskrollError, FailureClass, InputError, NoDesktop, boundary, foreign_code
+from deskroll.importing import file_digest
 from deskroll.models.base import EndpointLoad, Model
 from deskroll.models.client import ChatClient
 from deskroll.models.settings import ModelSettings
@@ -59,6 +60,7 @@ class Kit:
     def __init__(
         self, spec: RunSpec, model: ChatClient, judge: ChatClient, leases: Leases | None, sink: EventSink | None = None
     ) -> None:
+        _check_files(spec)
         self.spec = spec
         self.sink = guarded(sink)
         self.storage = Storage.at(spec.storage)
@@ -183,6 +185,14 @@ class Kit:
             options = self.spec.env_options if name == self.spec.env else {}
             self._envs[name] = (kind, env_settings(kind, options, name))
         return self._envs[name]
+
+
+def _check_files(spec: RunSpec) -> None:
+    """A process that starts late must not run other code than the first ones did."""
+    for name, digest in spec.plug_ins.items():
+        if file_digest(name) != digest:
+            file = name.rpartition(":")[0]
+            raise InputError(f"{file} has changed since the run began; undo that and resume it, or start a new run")
 
 
 def _shown(settings: object, spec: DesktopSpec) -> tuple[int, int]:

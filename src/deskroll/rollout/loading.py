@@ -17,8 +17,9 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import check_name, choose
 from deskroll.desktops.service import Listen
-from deskroll.envs import env_kind, env_settings
+from deskroll.envs import EnvKind, env_kind, env_settings
 from deskroll.errors import ConfigError, InputError, StoreError, foreign_code
+from deskroll.importing import file_digest, place_file
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import TOKEN_VARIABLE
@@ -73,7 +74,8 @@ def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[T
     models = {"model": _placed(config.model, _beside(config.tasks, ".script.yaml"), "model")}
     if config.judge is not None:
         models["judge"] = _placed(config.judge, _beside(config.tasks, ".judge.yaml"), "judge")
-    config = config.model_copy(update=models)
+    named = {"env": place_file(config.env), "agent": place_file(config.agent)}
+    config = config.model_copy(update=models | named)
     agent_settings(agent_kind(config.agent), config.agent_options, config.agent)
     if _wanted(config, tasks):
         config = _with_provider(config)
@@ -84,6 +86,11 @@ def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[T
     _check_metrics(config.metrics)
     _check_reserved(config)
     return config, tasks
+
+
+def plug_ins(config: RunConfig) -> dict[str, str]:
+    """The parts of a run that are named by a file, each with the digest of that file."""
+    return {name: digest for name in (config.env, config.agent) if (digest := file_digest(name))}
 
 
 def _beside(tasks: str, suffix: str) -> Path:
@@ -134,7 +141,7 @@ def _wanted(config: RunConfig, tasks: Sequence[Task]) -> list[tuple[Task, Deskto
         name = task.env or config.env
         try:
             if name not in kinds:
-                kinds[name] = env_kind(name)
+                kinds[name] = _tasks_own_kind(name)
                 settings[name] = env_settings(kinds[name], {}, name)
             with foreign_code(f"env {name}, desktop_spec"):
                 spec = kinds[name].desktop_spec(task, settings[name])
@@ -143,6 +150,13 @@ def _wanted(config: RunConfig, tasks: Sequence[Task]) -> list[tuple[Task, Deskto
         if spec is not None:
             wanted.append((task, spec))
     return wanted
+
+
+def _tasks_own_kind(name: str) -> EnvKind:
+    """The kind of environment that a task names: one that was installed, never code by its place."""
+    if ":" in name:
+        raise InputError(f"env is {name!r}: tasks are data, and name no code; name it with --env")
+    return env_kind(name)
 
 
 def prepare_envs(config: RunConfig, tasks: Sequence[Task]) -> dict[str, str]:

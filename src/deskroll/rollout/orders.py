@@ -40,6 +40,8 @@ class RunSpec(Record, frozen=True):
     """The settings of the model that judges answers; None: the model itself."""
     env_options: dict[str, Any] = msgspec.field(default_factory=dict)
     agent_options: dict[str, Any] = msgspec.field(default_factory=dict)
+    plug_ins: dict[str, str] = msgspec.field(default_factory=dict)
+    """Parts that are named by a file, each with the digest of that file when the run began."""
     limits: EpisodeLimits = EpisodeLimits()
     evaluate: bool = True
     """Whether attempts are judged."""

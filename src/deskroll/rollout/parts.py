@@ -19,6 +19,7 @@ from deskroll.rollout.backends.inline import InlineBackend
 from deskroll.rollout.backends.process import ProcessBackend, ProcessConfig
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import socket_path
+from deskroll.rollout.loading import plug_ins
 from deskroll.rollout.orders import EpisodeLimits, Keys, RunSpec
 from deskroll.store import RunStore
 from deskroll.tasks import tasks_folder
@@ -43,6 +44,7 @@ def run_spec(config: RunConfig, root: str) -> RunSpec:
         folder=str(tasks_folder(config.tasks)),
         env_options=config.env_options,
         agent_options=config.agent_options,
+        plug_ins=plug_ins(config),
         evaluate=config.evaluate,
         limits=EpisodeLimits(**config.limits.model_dump()),
     )

@@ -34,6 +34,8 @@ class RunInfo(Record, frozen=True):
     config_digest: str = ""
     prepared: dict[str, str] = msgspec.field(default_factory=dict)
     """A digest of what each environment found besides tasks and settings: documents, pages."""
+    plug_ins: dict[str, str] = msgspec.field(default_factory=dict)
+    """The agent and the environment, where they are named by a file, each with the digest of that file."""
     command: tuple[str, ...] = ()
     git_commit: str = ""
     python: str = msgspec.field(default_factory=platform.python_version)
