@@ -44,7 +44,7 @@ def _size(config: RunConfig, tasks: Sequence[Task], root: str) -> Sizing:
         capabilities = make_provider(config.provider, config.provider_options).capabilities
     begun = Run.open(root) if root else None
     seconds, origin = _task_seconds(config, begun)
-    left = left_to_do(begun.index, PHASE, 0, tasks, config.group_size) if begun else None
+    left = sum(left_to_do(begun.index, PHASE, 0, tasks, config.group_size).values()) if begun else None
     return size_up(
         config, tasks, desktops=desktops, capabilities=capabilities, task_seconds=seconds, task_seconds_from=origin,
         left=left,

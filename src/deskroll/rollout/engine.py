@@ -59,6 +59,8 @@ class Engine:
         """Attempts that were handed to the backend, and when."""
         self.on_ended: Callable[[Episode], None] | None = None
         """Told of each attempt that ended."""
+        self.on_judged: Callable[[Episode, bool], None] | None = None
+        """Told of each attempt that ended, and whether another one follows."""
         self._backend = backend
         self._store = store
         self._retries = retries or Retries()
@@ -157,6 +159,8 @@ class Engine:
             if self.on_ended is not None:
                 self.on_ended(episode)
             verdict = judge(history, self._retries, alone=verdict.isolated, dice=self._dice)
+            if self.on_judged is not None:
+                self.on_judged(episode, verdict.again)
             if verdict.seal is not None:
                 self._store.write(Sealed(episode=verdict.seal, epoch=self._store.epoch))
                 self.tally.sealed(verdict.seal)

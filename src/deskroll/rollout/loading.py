@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -125,10 +124,9 @@ def _with_provider(config: RunConfig) -> RunConfig:
     return config.model_copy(update=update)
 
 
-def desktop_specs(config: RunConfig, tasks: Sequence[Task]) -> list[DesktopSpec]:
-    """What desktops the tasks need: one of each kind, the most wanted first; none where no task needs any."""
-    counts = Counter(spec for _, spec in _wanted(config, tasks))
-    return [spec for spec, _ in counts.most_common()]
+def desktop_specs(config: RunConfig, tasks: Sequence[Task]) -> dict[str, DesktopSpec]:
+    """What desktop each task needs, by its id; those that need none are not in it."""
+    return {task.id: spec for task, spec in _wanted(config, tasks)}
 
 
 def _wanted(config: RunConfig, tasks: Sequence[Task]) -> list[tuple[Task, DesktopSpec]]:

@@ -47,6 +47,8 @@ class RunSpec(Record, frozen=True):
     """Whether attempts are judged."""
     pool: str = ""
     """Where the pool answers; empty: no episode needs a desktop."""
+    plan: str = ""
+    """Under which name that pool is told how many desktops the run will lease; empty: the pool is the run's own."""
 
 
 class Keys(Record, frozen=True):

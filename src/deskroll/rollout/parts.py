@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool import Pool, PoolConfig
@@ -65,28 +68,31 @@ def _key(settings: ModelSettings | None) -> str:
 
 @asynccontextmanager
 async def opened_pool(
-    config: RunConfig, needed: list[DesktopSpec], sink: EventSink
-) -> AsyncIterator[tuple[Pool | PoolClient | None, str]]:
-    """The pool that the run uses, and where workers reach it."""
-    if not needed:
-        yield None, ""
+    config: RunConfig, leases: Counter[DesktopSpec], spec: RunSpec, sink: EventSink
+) -> AsyncIterator[tuple[Pool | PoolClient | None, RunSpec]]:
+    """The pool that the run uses, told how many leases it comes to, and the spec with where workers reach it."""
+    if not leases:
+        yield None, spec
     elif config.pool:
-        async with PoolClient(config.pool) as client:
+        plan = f"run-{secrets.token_hex(6)}"
+        async with PoolClient(config.pool, plan=plan) as client:
             await client.status()
-            yield client, config.pool
+            await client.expect(leases)
+            yield client, msgspec.structs.replace(spec, pool=config.pool, plan=plan)
     else:
+        wanted = [kind for kind, _ in leases.most_common()]
         settings = PoolConfig(
             num_vms=config.num_vms,
             min_vms=config.min_vms,
-            spec=needed[0],
+            spec=wanted[0],
             resource_timeout=config.resource_timeout,
         )
         provider = make_provider(config.provider, config.provider_options, sink)
-        for spec in needed[1:]:
-            provider.check_spec(spec)
-        socket = socket_path(secrets.token_hex(3), "pool")
-        async with Pool(provider, settings, sink=sink) as pool, PoolService(pool, Listen.parse(f"unix:{socket}")):
-            yield pool, f"unix:{socket}"
+        for kind in wanted[1:]:
+            provider.check_spec(kind)
+        at = f"unix:{socket_path(secrets.token_hex(3), 'pool')}"
+        async with Pool(provider, settings, sink=sink, expected=leases) as pool, PoolService(pool, Listen.parse(at)):
+            yield pool, msgspec.structs.replace(spec, pool=at)
 
 
 @asynccontextmanager

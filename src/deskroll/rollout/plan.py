@@ -54,14 +54,14 @@ def failed_before(index: Index) -> dict[EpisodeKey, list[Episode]]:
     return failed
 
 
-def left_to_do(index: Index, phase: str, round_: int, tasks: Sequence[Task], samples: int) -> int:
-    """How many episodes a start would run."""
-    keys = (
-        EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample)
-        for task in tasks
-        for sample in range(samples)
-    )
-    return sum((episode := index.episode(key)) is None or is_infrastructure(episode) for key in keys)
+def left_to_do(index: Index, phase: str, round_: int, tasks: Sequence[Task], samples: int) -> dict[str, int]:
+    """How many episodes of each task a start would run; tasks of which none is left are not in it."""
+    left = {}
+    for task in tasks:
+        keys = (EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample) for sample in range(samples))
+        if number := sum((episode := index.episode(key)) is None or is_infrastructure(episode) for key in keys):
+            left[task.id] = number
+    return left
 
 
 def make_plan(store: RunStore, phase: str, round_: int, tasks: Sequence[Task], samples: int) -> list[Group]:

@@ -13,14 +13,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-import msgspec
-
 from deskroll.desktops.pool import Pool, PoolStatus
 from deskroll.desktops.service import PoolClient
 from deskroll.errors import DeskrollError
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import Steering, serve_control
+from deskroll.rollout.demand import Demand
 from deskroll.rollout.desktop_journal import DesktopJournal
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.folder import new_root, opened_store
@@ -50,6 +49,7 @@ class Session:
         self._tasks = tasks
         self._backend = backend
         self._pool: Pool | PoolClient | None = None
+        self._demand: Demand | None = None
         self._pool_status: PoolStatus | None = None
         self._started_at = time.time()
 
@@ -67,7 +67,6 @@ class Session:
         """Open everything that a run needs, or that of the run at `resume`."""
         prepared = await asyncio.to_thread(prepare_envs, config, tasks)
         root = resume or new_root(config)
-        needed = desktop_specs(config, tasks)
         spec = run_spec(config, root)
         journal = DesktopJournal(guarded(sink))
         async with AsyncExitStack() as stack:
@@ -75,23 +74,25 @@ class Session:
                 opened_store(config, tasks, root, prepared, resume=bool(resume), force=force)
             )
             journal.store = store
-            if not left_to_do(store.index, PHASE, 0, tasks, config.group_size):
-                needed = []  # nothing is booted for nothing
-            pool, address = await stack.enter_async_context(opened_pool(config, needed, journal))
-            spec = msgspec.structs.replace(spec, pool=address)
+            left = left_to_do(store.index, PHASE, 0, tasks, config.group_size)
+            demand = Demand(desktop_specs(config, tasks), left)
+            pool, spec = await stack.enter_async_context(opened_pool(config, demand.leases, spec, journal))
             backend = await stack.enter_async_context(opened_backend(config, spec, store, pool, journal))
             limits = Limits(config.num_rollouts, config.max_concurrent_rollouts, config.reserved)
             retries = Retries(**config.retries.model_dump())
             history = failed_before(store.index) if resume else None
             engine = Engine(backend, store, limits, retries, sink=journal, history=history)
             session = cls(config, tasks, store, engine, backend)
-            session._pool = pool
+            session._pool, session._demand = pool, demand
             watchdog = Watchdog(backend, config, sink=journal)
             engine.on_ended = watchdog.usual.learn
+            engine.on_judged = demand.judged
             steering = Steering(status=session.status, change=limits.change, stop=session.stop)
             socket = await stack.enter_async_context(serve_control(steering, store.info.run_id, config.metrics))
             store.note(socket=socket)
-            await stack.enter_async_context(_beside(watchdog.watch(), session._follow_pool()))
+            if pool is not None:
+                await stack.enter_async_context(_beside(session._follow_pool(), demand.keep_told(pool)))
+            await stack.enter_async_context(_beside(watchdog.watch()))
             yield session
 
     @property
@@ -114,7 +115,9 @@ class Session:
             await asyncio.gather(work, broken, return_exceptions=True)
 
     def stop(self, now: bool = False) -> None:
-        """Start nothing more; `now`: end what runs, too."""
+        """Start nothing more, and give back what has not begun; `now`: end what runs, too."""
+        if self._demand is not None:
+            self._demand.end()
         if now:
             self.engine.stop_now()
         else:

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import os
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -50,11 +51,18 @@ class PoolUnderTest(RuleBasedStateMachine):
     @initialize(
         revert=st.booleans(), hard=st.booleans(), most=st.integers(1, 4), fewest=st.none() | st.integers(0, 4),
         quota=st.none() | st.integers(1, 2), at_once=st.integers(1, 4),
+        told=st.none() | st.dictionaries(st.sampled_from(SPECS), st.integers(0, 6)),
     )  # fmt: skip
-    def start(self, revert: bool, hard: bool, most: int, fewest: int | None, quota: int | None, at_once: int) -> None:
-        self.open(revert, hard, most, fewest, quota, at_once)
+    def start(
+        self, revert: bool, hard: bool, most: int, fewest: int | None, quota: int | None, at_once: int,
+        told: dict[DesktopSpec, int] | None,
+    ) -> None:  # fmt: skip
+        self.open(revert, hard, most, fewest, quota, at_once, told)
 
-    def open(self, revert: bool, hard: bool, most: int, fewest: int | None, quota: int | None, at_once: int) -> None:
+    def open(
+        self, revert: bool, hard: bool, most: int, fewest: int | None, quota: int | None, at_once: int,
+        told: dict[DesktopSpec, int] | None = None,
+    ) -> None:  # fmt: skip
         self.config = PoolConfig(
             num_vms=most, min_vms=None if fewest is None else min(fewest, most), max_booting=at_once,
             quotas=Quotas(named={} if quota is None else {"ann": quota}), give_up_after=3, idle_after=60.0,
@@ -66,7 +74,10 @@ class PoolUnderTest(RuleBasedStateMachine):
         self.quota = quota
         self.now = 100.0
         numbers = itertools.count(1)
-        self.roster = Roster(self.config, self.can, lambda: f"d{next(numbers)}", self.now)
+        self.told = told
+        """All leases that there will be, by kind; None: nobody has told."""
+        self.granted: Counter[DesktopSpec] = Counter()
+        self.roster = Roster(self.config, self.can, lambda: f"d{next(numbers)}", self.now, expected=told)
         self.requests = itertools.count(1)
         self.machines: dict[str, Machine] = {}
         self.work: list[Boot | Check | Revert | Stop] = []
@@ -89,12 +100,14 @@ class PoolUnderTest(RuleBasedStateMachine):
                     assert desktop_id not in self.machines
                     assert len(self.machines) < self.roster.most, "more desktops alive than the pool may have"
                     self.machines[desktop_id] = Machine(spec=spec)
+                    self.is_for_somebody(spec)
                     self.begin(effect)
                 case Revert(desktop_id, spec):
                     assert self.can.recycling is Recycling.REVERT or not self.machines[desktop_id].spec
                     assert not self.machines[desktop_id].holder, "reset while somebody holds it"
                     assert not self.machines[desktop_id].revoked or self.can.fence is Fence.HARD, "not fenced"
                     self.machines[desktop_id].spec = spec
+                    self.is_for_somebody(spec)
                     self.begin(effect)
                 case Check():
                     self.work.append(effect)  # beside the lease, where it was handed out meanwhile
@@ -113,6 +126,13 @@ class PoolUnderTest(RuleBasedStateMachine):
                     self.leave(lease_id)
                     self.machines[desktop_id].holder = ""
                     self.machines[desktop_id].revoked = True
+
+    def is_for_somebody(self, spec: DesktopSpec) -> None:
+        """What is booted or reset is waited for, or will be, where all leases were told beforehand."""
+        if self.told is not None:
+            to_come = self.told.get(spec, 0) - self.granted[spec]
+            wanted = max(to_come, sum(each.spec == spec for each in self.waiting.values()))
+            assert self.roster.fleet.supply[spec] <= wanted, "made for nobody"
 
     def begin(self, effect: Boot | Revert | Stop) -> None:
         busy = [work for work in self.work if work.id == effect.id and not isinstance(work, Check)]
@@ -133,6 +153,7 @@ class PoolUnderTest(RuleBasedStateMachine):
         ]  # fmt: skip
         assert not before, f"{request.id} was served before {before[0].id}"
         del self.waiting[request.id]
+        self.granted[request.spec] += 1
         machine.holder, machine.clean, machine.checked = request.id, False, False
         self.holders[request.id] = address.id
         self.clients[request.id] = request.client
@@ -143,15 +164,19 @@ class PoolUnderTest(RuleBasedStateMachine):
 
     @rule(
         spec=st.sampled_from(SPECS), priority=st.integers(0, 1), group=st.sampled_from(["", "g", "h"]),
-        client=st.sampled_from(CLIENTS), patience=st.none() | st.floats(1, 100),
+        client=st.sampled_from(CLIENTS), patience=st.none() | st.floats(1, 100), planned=st.booleans(),
     )  # fmt: skip
-    def ask(self, spec: DesktopSpec, priority: int, group: str, client: str, patience: float | None) -> None:
-        self.submit(spec, priority, group, client, patience)
+    def ask(
+        self, spec: DesktopSpec, priority: int, group: str, client: str, patience: float | None, planned: bool
+    ) -> None:
+        self.submit(spec, priority, group, client, patience, "plan" if planned and self.told is None else "")
 
-    def submit(self, spec: DesktopSpec, priority: int, group: str, client: str, patience: float | None) -> None:
+    def submit(
+        self, spec: DesktopSpec, priority: int, group: str, client: str, patience: float | None, plan: str = ""
+    ) -> None:
         number = next(self.requests)
         request = Request(
-            id=f"r{number}", spec=spec, client=client, group=group, priority=priority, arrived_at=self.now,
+            id=f"r{number}", spec=spec, client=client, group=group, plan=plan, priority=priority, arrived_at=self.now,
             deadline=None if patience is None else self.now + patience,
         )  # fmt: skip
         known = self.groups.get((client, group))
@@ -264,6 +289,18 @@ class PoolUnderTest(RuleBasedStateMachine):
         self.machines[desktop_id] = Machine()
         self.do(self.roster.found([desktop_id], adopt=adopt, now=self.now))
 
+    @precondition(lambda self: self.told is not None)
+    @rule(spec=st.sampled_from(SPECS), more=st.integers(-2, 3))
+    def tell(self, spec: DesktopSpec, more: int) -> None:
+        assert self.told is not None
+        self.told[spec] = max(0, self.told.get(spec, 0) + more)
+        self.do(self.roster.expect("", self.told, self.now))
+
+    @rule(spec=st.sampled_from(SPECS), leases=st.none() | st.integers(0, 3))
+    def another_client_tells(self, spec: DesktopSpec, leases: int | None) -> None:
+        if self.told is None:
+            self.do(self.roster.expect("plan", None if leases is None else {spec: leases}, self.now))
+
     # --- the operator and the clock ---
 
     @rule(seconds=st.sampled_from([0.1, 1.0, 10.0, 70.0]))
@@ -341,14 +378,16 @@ class PoolUnderTest(RuleBasedStateMachine):
             elif (
                 self.waiting
                 or len(self.machines) != self.roster.fleet.staying
-                or len(self.machines) < self.roster.fewest
+                or (len(self.machines) < self.roster.fewest and self.told is None)
             ):
                 self.now = max(self.now, self.roster.next_wake())
                 self.do(self.roster.tick(self.now))
             else:
                 break
         assert not self.waiting, "somebody was never served"
-        assert self.roster.fewest <= len(self.machines) <= self.roster.most
+        assert len(self.machines) <= self.roster.most
+        if self.told is None:
+            assert self.roster.fewest <= len(self.machines)
 
 
 def always_holds(pool: PoolUnderTest) -> None:
@@ -390,6 +429,51 @@ def small(most: int = 1) -> PoolUnderTest:
     pool = PoolUnderTest()
     pool.open(revert=True, hard=True, most=most, fewest=None, quota=None, at_once=2)
     return pool
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_as_many_are_made_as_are_leased(seed: int) -> None:
+    """A run whose plan is told, some of its attempts made again: each boot and each reset is for one lease."""
+    dice = random.Random(seed)
+    plan = dice.choice([1, 2, 5, 9, 30])
+    pool = PoolUnderTest()
+    most = dice.randint(1, 4)
+    pool.open(dice.random() < 0.7, True, most, dice.choice([None, 0, 1]), None, dice.randint(1, 4), {PLAIN: plan})
+    asked, made = 0, 0
+    while asked < plan or pool.waiting or pool.holders:
+        act = dice.random()
+        if act < 0.5 and pool.work:
+            work = dice.choice(pool.work)
+            made += isinstance(work, Boot | Revert)
+            pool.complete(work, well=True)
+        elif act < 0.7 and asked < plan:
+            pool.submit(PLAIN, 0, "", "", None)
+            asked += 1
+        elif act < 0.9 and pool.holders:
+            pool.end(dice.choice(sorted(pool.holders)), "release")
+            if dice.random() < 0.1:  # it is made again, which is known a little later
+                plan += 1
+                pool.told = {PLAIN: plan}
+                pool.do(pool.roster.expect("", pool.told, pool.now))
+        else:
+            pool.pass_time(dice.choice([0.1, 1.0, 10.0]))
+    made += sum(isinstance(work, Boot | Revert) for work in pool.work)
+    assert made == plan == pool.roster.meter.granted
+
+
+def test_one_that_comes_free_after_the_last_lease_of_a_plan_is_not_reset() -> None:
+    """In a pool for everybody: beyond its least number of desktops, and only where the plan was told."""
+    pool = PoolUnderTest()
+    pool.open(revert=True, hard=True, most=3, fewest=1, quota=None, at_once=3)
+    pool.do(pool.roster.expect("plan", {PLAIN: 2}, pool.now))
+    for plan in ("plan", "plan", ""):
+        pool.submit(PLAIN, 0, "", "", None, plan)
+    pool.all_well()
+    for lease, after in (("r3", Revert), ("r1", Stop), ("r2", Stop)):
+        pool.end(lease, "release")
+        assert [type(work) for work in pool.work] == [after]
+        pool.all_well()
+    assert pool.roster.load().alive == 1
 
 
 def test_a_check_of_an_earlier_life_proves_nothing() -> None:

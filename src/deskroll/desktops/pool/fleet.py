@@ -76,9 +76,10 @@ class Fleet:
         """What kinds of desktops stand ready."""
         return list(self._ready)
 
-    def idle(self) -> list[Slot]:
-        """Desktops that stand ready, the one that has done so longest first."""
-        return sorted((slot for line in self._ready.values() for slot in line.values()), key=lambda slot: slot.since)
+    def idle(self, spec: DesktopSpec | None = None) -> list[Slot]:
+        """Desktops (of one kind) that stand ready, the one that has done so longest first."""
+        lines = self._ready.values() if spec is None else [self._ready.get(spec, {})]
+        return sorted((slot for line in lines for slot in line.values()), key=lambda slot: slot.since)
 
     def describe(self) -> str:
         """The desktops in a few words: `6 leased, 2 recycling`."""

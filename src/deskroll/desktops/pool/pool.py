@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
@@ -42,16 +42,29 @@ _DEFAULTS = PoolConfig()
 
 
 class Pool:
-    """A pool in this process. `PoolClient` has the same interface for one in another."""
+    """A pool in this process. `PoolClient` has the same interface for one in another.
 
-    def __init__(self, provider: Provider, config: PoolConfig = _DEFAULTS, *, sink: EventSink | None = None) -> None:
+    `expected`: how many leases of each kind there will be in all, where that is known (`expect` tells of changes): then
+    no desktop is booted or reset beyond those. None: anybody may come, and spares stand ready.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        config: PoolConfig = _DEFAULTS,
+        *,
+        sink: EventSink | None = None,
+        expected: Mapping[DesktopSpec, int] | None = None,
+    ) -> None:
         config = checked(config, PoolConfig)
         provider.check_spec(config.spec)
         _check_size(config.fewest, config.num_vms, provider)
         self.config = config
         self.provider = provider
         self._sink = guarded(sink)
-        self._roster = Roster(config, provider.capabilities, lambda: f"{provider.name}-{secrets.token_hex(4)}")
+        self._roster = Roster(
+            config, provider.capabilities, lambda: f"{provider.name}-{secrets.token_hex(4)}", expected=expected
+        )
         self._roster.fleet.on_change = self._tell_state
         self._waiters: dict[str, asyncio.Future[Lease]] = {}
         self._leases: dict[str, Lease] = {}
@@ -119,6 +132,7 @@ class Pool:
         client: str = "",
         timeout: float | None = None,
         lease_id: str = "",
+        plan: str = "",
     ) -> Lease:
         """Wait for a desktop; the caller must `release` it. Prefer `lease`."""
         self._require_running()
@@ -132,7 +146,7 @@ class Pool:
         now = self._now()
         patience = self.config.resource_timeout if timeout is None else timeout
         request = Request(
-            id=lease_id, spec=spec, client=client, group=group, priority=priority, arrived_at=now,
+            id=lease_id, spec=spec, client=client, group=group, plan=plan, priority=priority, arrived_at=now,
             deadline=None if patience is None else now + patience,
         )  # fmt: skip
         waiter: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
@@ -173,6 +187,14 @@ class Pool:
             self._apply(self._roster.cancel(lease_id, self._now()))
         elif waiter is not None:
             self.revoke(lease_id, reason)  # served at this very moment, and whoever waits does not know yet
+
+    async def expect(self, leases: Mapping[DesktopSpec, int], *, plan: str = "") -> None:
+        """How many leases a plan comes to in all, by kind, those that it has had included."""
+        self._apply(self._roster.expect(plan, leases, self._now()))
+
+    def forget(self, plan: str) -> None:
+        """Nobody knows any more how many leases a plan comes to."""
+        self._apply(self._roster.expect(plan, None, self._now()))
 
     # --- for operators ---
 

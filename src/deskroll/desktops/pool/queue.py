@@ -37,6 +37,8 @@ class Request(Record, frozen=True):
     """Whose quota it counts against."""
     group: str = ""
     """Requests of one group are served together, before those of groups that came later."""
+    plan: str = ""
+    """Of which of the plans that were told (`expected.py`) it is a part."""
     priority: int = 0
     """Higher ones are served first."""
     arrived_at: float = 0.0

@@ -7,17 +7,19 @@ has passed); it returns what is to be done now. Guarantees, whatever the sequenc
 - a desktop is in exactly one state until it is known to be gone, and no more than `num_vms` are alive;
 - a request that waits is served as soon as a desktop that fits is ready, in the queue's order; where none fits, one
   is booted, or an idle one recycled, for the first request that lacks one;
+- where all leases are told beforehand, none is booted or reset beyond those that are still to come;
 - what fails is stopped and replaced, never handed out, and boots that keep failing are held off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from deskroll.desktops.base import Address, Capabilities, DesktopSpec, Fence, Recycling
 from deskroll.desktops.pool.backoff import Backoff
 from deskroll.desktops.pool.config import PoolConfig
 from deskroll.desktops.pool.effects import Boot, Check, Effect, Grant, Refuse, Report, Revert, Revoke, Stop
+from deskroll.desktops.pool.expected import Expected
 from deskroll.desktops.pool.fleet import Fleet
 from deskroll.desktops.pool.meter import Load, Meter
 from deskroll.desktops.pool.queue import Queue, Request
@@ -31,13 +33,23 @@ _FINAL = (InputError, MissingDependency)
 
 
 class Roster:
-    """All desktops and all requests of one pool."""
+    """All desktops and all requests of one pool.
+
+    `expected`: all leases that there will be (of the plan without a name), as far as is known; None: anybody may come.
+    """
 
     def __init__(
-        self, config: PoolConfig, capabilities: Capabilities, new_id: Callable[[], str], now: float = 0.0
+        self,
+        config: PoolConfig,
+        capabilities: Capabilities,
+        new_id: Callable[[], str],
+        now: float = 0.0,
+        *,
+        expected: Mapping[DesktopSpec, int] | None = None,
     ) -> None:
         self.fleet = Fleet()
         self.queue = Queue(config.quotas)
+        self.expected = Expected()
         self.leases: dict[str, Slot] = {}
         self.meter = Meter(now)
         self.fewest, self.most = config.fewest, config.num_vms
@@ -52,6 +64,10 @@ class Roster:
         self._housekeeping_at = now
         self._now = now
         self._effects: list[Effect] = []
+        self._all_told = expected is not None
+        """Whether nobody comes who was not told."""
+        if expected is not None:
+            self.expected.tell("", expected)
 
     # --- what people and holders do ---
 
@@ -91,6 +107,15 @@ class Roster:
             self._let_go(lease_id, settled=False)
         return self._end()
 
+    def expect(self, plan: str, leases: Mapping[DesktopSpec, int] | None, now: float) -> list[Effect]:
+        """A plan comes to so many leases in all, those that it has had included; None: it is over."""
+        self._begin(now)
+        if leases is None:
+            self.expected.forget(plan)
+        else:
+            self.expected.tell(plan, leases)
+        return self._end()
+
     def resize(self, fewest: int, most: int, now: float) -> list[Effect]:
         """Have between `fewest` and `most` desktops from now on. Ends a draining."""
         self._begin(now)
@@ -116,7 +141,8 @@ class Roster:
         """
         self._begin(now)
         for desktop_id in desktop_ids:
-            if adopt and self._can.fence is Fence.HARD and len(self.fleet) < self.most:
+            room = len(self.fleet) < self.most and self._spare() == self._config.spec
+            if adopt and self._can.fence is Fence.HARD and room:
                 self.fleet.add(Slot(desktop_id, self._config.spec, State.RECYCLING, now))
                 self._do(Revert(desktop_id, self._config.spec))
             else:
@@ -270,6 +296,7 @@ class Roster:
                 self._serve(spec)
             self._boot_missing()
             self._recycle_idle()
+            self._stop_unwanted()
         effects, self._effects = self._effects, []
         return effects
 
@@ -287,6 +314,7 @@ class Roster:
             self._backoffs.pop(spec, None)
             slot.leases += 1
             self.leases[request.id] = slot
+            self.expected.granted(request)
             self.meter.waited(self._now - request.arrived_at)
             self._do(Grant(request, slot.address))
 
@@ -294,9 +322,9 @@ class Roster:
         """Boot for the first request that lacks a desktop, and up to the least number of them."""
         while len(self.fleet) < self.most and self.fleet.states[State.BOOTING] < self._config.max_booting:
             wanted = self.queue.unmet(self.fleet.supply, self._may_boot)
-            if wanted is None and len(self.fleet) < self.fewest and self._may_boot(self._config.spec):
-                wanted = self._config.spec
-            if wanted is None:
+            if wanted is None and len(self.fleet) < self.fewest:
+                wanted = self._spare()
+            if wanted is None or not self._may_boot(wanted):
                 return
             slot = Slot(self._new_id(), wanted, State.BOOTING, self._now, untried=True)
             self.fleet.add(slot)
@@ -318,6 +346,26 @@ class Roster:
             else:
                 self._stop(slot, "another kind of desktop is wanted")
 
+    def _stop_unwanted(self) -> None:
+        """Where all leases are told: stop what stands ready for nobody."""
+        for spec in self.fleet.ready_specs() if self._all_told else ():
+            wanted = max(self.queue.waiting(spec), self.expected.to_come.get(spec, 0))
+            idle = self.fleet.idle(spec)
+            for slot in idle[: max(0, len(idle) - wanted)]:
+                self._stop(slot, "no more leases are to come")
+
+    def _spare(self) -> DesktopSpec | None:
+        """What a desktop that nobody waits for should be like; None: there is no use for one."""
+        return self._lacked_later(self._config.spec) if self._all_told else self._config.spec
+
+    def _lacked_later(self, first: DesktopSpec) -> DesktopSpec | None:
+        """Of what kind more are still to be leased than there are or will be: `first`, or what is lacked most."""
+        short = {spec: number - self.fleet.supply[spec] for spec, number in self.expected.to_come.items()}
+        if short.get(first, 0) > 0:
+            return first
+        allowed = [spec for spec, number in short.items() if number > 0 and self._may_boot(spec)]
+        return max(allowed, key=short.__getitem__, default=None)
+
     def _may_boot(self, spec: DesktopSpec) -> bool:
         backoff = self._backoffs.get(spec)
         return backoff is None or backoff.allows(self.fleet.untried[spec], self._now)
@@ -333,16 +381,23 @@ class Roster:
             return
         request, slot.request = slot.request, None
         self.queue.freed(request, self._now)
-        wanted = self.queue.unmet(self.fleet.supply, self._may_boot)
-        target = wanted or (self._config.spec if self._revertible(slot.spec, self._config.spec) else slot.spec)
+        target = self.queue.unmet(self.fleet.supply, self._may_boot) or self._next_use(slot, request)
         if slot.doomed or self._surplus():
             self._stop(slot, slot.doomed or "the pool was made smaller")
+        elif target is None:
+            self._stop(slot, "no more leases are to come")
         elif not settled and self._can.fence is Fence.TIMED:
             self._stop(slot, "its holder may still touch it")
         elif not self._revertible(slot.spec, target):
             self._stop(slot, "it is replaced after use")
         else:
             self._revert(slot, target)
+
+    def _next_use(self, slot: Slot, request: Request) -> DesktopSpec | None:
+        """What a desktop that comes free should become when nobody waits; None: there is no use for it."""
+        if self._all_told or (request.plan in self.expected and self.fleet.staying > self.fewest):
+            return self._lacked_later(slot.spec)
+        return self._config.spec if self._revertible(slot.spec, self._config.spec) else slot.spec
 
     def _revertible(self, old: DesktopSpec, new: DesktopSpec) -> bool:
         return self._can.recycling is Recycling.REVERT and all(

@@ -7,9 +7,9 @@
     server.py     PoolService: the endpoints
     client.py     PoolClient: the interface of a `Pool`, over HTTP
 
-Endpoints (JSON): POST /session, GET /events, POST /heartbeat, POST /leave, POST /lease, POST /release, GET /status,
-POST /resize, POST /drain, POST /free. A session's id goes into the header `Deskroll-Session`; over TCP every request
-carries the token as `Authorization: Bearer TOKEN`.
+Endpoints (JSON): POST /session, GET /events, POST /heartbeat, POST /leave, POST /expect, POST /lease, POST /release,
+GET /status, POST /resize, POST /drain, POST /free. A session's id goes into the header `Deskroll-Session`; over TCP
+every request carries the token as `Authorization: Bearer TOKEN`.
 """
 
 from deskroll.desktops.service.client import PoolClient

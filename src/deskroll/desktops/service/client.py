@@ -13,7 +13,7 @@ import functools
 import math
 import os
 import socket
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
@@ -31,9 +31,11 @@ from deskroll.desktops.service.wire import (
     Alive,
     Ask,
     Done,
+    Expect,
     Free,
     Granted,
     Hello,
+    Kind,
     Listen,
     Lost,
     Problem,
@@ -59,11 +61,14 @@ class PoolClient:
     """A pool at an address (`unix:PATH` or `HOST:PORT`; nothing: the usual socket). Use with `async with`.
 
     The token is what `DESKROLL_TOKEN` says, unless one is given. `beat` is the longest time between two signs of life,
-    in seconds.
+    in seconds. `plan` names what its leases belong to, among all processes that work on it (see `expect`).
     """
 
-    def __init__(self, at: str = "", *, token: str | None = None, client: str = "", beat: float = _BEAT_S) -> None:
+    def __init__(
+        self, at: str = "", *, token: str | None = None, client: str = "", beat: float = _BEAT_S, plan: str = ""
+    ) -> None:
         self.at = Listen.parse(at)
+        self._plan = plan
         self._client = client or f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}:{os.getpid()}"
         self._token = os.environ.get("DESKROLL_TOKEN", "") if token is None else token
         self._beat_s = beat
@@ -178,6 +183,11 @@ class PoolClient:
                 return
         self._owed.pop(given.lease, None)
 
+    async def expect(self, leases: Mapping[DesktopSpec, int]) -> None:
+        """How many leases our plan comes to in all, by kind, those that it has had included; holds while we do."""
+        kinds = tuple(Kind(spec=spec, leases=number) for spec, number in leases.items())
+        await self._call("POST", "/expect", Done, Expect(kinds=kinds), session=await self._ready_session())
+
     # --- for operators ---
 
     async def status(self) -> PoolStatus:
@@ -203,7 +213,8 @@ class PoolClient:
         async with self._beginning:
             if self._session is None:
                 sent_at = boot_time()
-                session = await self._call("POST", "/session", Welcome, Hello(client=self._client, boot=boot_id()))
+                hello = Hello(client=self._client, boot=boot_id(), plan=self._plan)
+                session = await self._call("POST", "/session", Welcome, hello)
                 self._session, self._renewed_at, self._over = session, sent_at, asyncio.Event()
                 heard = asyncio.Event()
                 await self._end_tasks()

@@ -28,6 +28,7 @@ from deskroll.desktops.service.wire import (
     Alive,
     Ask,
     Done,
+    Expect,
     Free,
     Granted,
     Hello,
@@ -113,6 +114,7 @@ class PoolService:
             ("GET", "/events"): self._events,
             ("POST", "/heartbeat"): self._heartbeat,
             ("POST", "/leave"): self._leave,
+            ("POST", "/expect"): self._expect,
             ("POST", "/lease"): self._lease,
             ("POST", "/release"): self._release,
             ("GET", "/status"): self._status,
@@ -162,7 +164,10 @@ class PoolService:
                 f"the {self._pool.provider.name} desktops of this pool can be reached from their own host only; "
                 "run the holder there, or use a provider whose desktops have addresses on the network"
             )
-        session = self._sessions.begin(self._caller(request).name or hello.client, running_time())
+        caller = self._caller(request)
+        # What a client tells is about its own plans, whatever it calls them.
+        plan = f"{caller.name}/{hello.plan}" if hello.plan else ""
+        session = self._sessions.begin(caller.name or hello.client, running_time(), plan)
         return _answer(Welcome(session=session.id, ttl_s=session.ttl, watched=self._listen.is_unix))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
@@ -200,6 +205,15 @@ class PoolService:
 
     # --- leases ---
 
+    async def _expect(self, request: web.Request) -> web.Response:
+        session = self._session(request)
+        expect = await _read(request, Expect)
+        if not session.plan:
+            raise InputError("/expect is for a session with a plan: name one in POST /session")
+        session.told = True
+        await self._pool.expect({each.spec: each.leases for each in expect.kinds}, plan=session.plan)
+        return _answer(Done())
+
     async def _lease(self, request: web.Request) -> web.Response:
         session = self._session(request)
         ask = await _read(request, Ask)
@@ -209,7 +223,7 @@ class PoolService:
         try:
             lease = await self._pool.acquire(
                 ask.spec, priority=ask.priority, group=ask.group, client=session.client, timeout=ask.timeout,
-                lease_id=ask.lease,
+                lease_id=ask.lease, plan=session.plan,
             )  # fmt: skip
         finally:
             session.asking.discard(ask.lease)

@@ -17,9 +17,13 @@ from deskroll.desktops.service.wire import Lost
 class Session:
     """One holder process."""
 
-    def __init__(self, client: str, ttl: float, now: float) -> None:
+    def __init__(self, client: str, ttl: float, now: float, plan: str = "") -> None:
         self.id = secrets.token_urlsafe(16)
         self.client = client
+        self.plan = plan
+        """The plan that its leases belong to."""
+        self.told = False
+        """Whether it was this one that told how many leases its plan comes to."""
         self.ttl = ttl
         self.leases: dict[str, Lease] = {}
         self.asking: set[str] = set()
@@ -56,9 +60,9 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, client: str, now: float) -> Session:
+    def begin(self, client: str, now: float, plan: str = "") -> Session:
         """A holder process has come."""
-        session = Session(client or f"client-{secrets.token_hex(2)}", self._ttl, now)
+        session = Session(client or f"client-{secrets.token_hex(2)}", self._ttl, now, plan)
         self._sessions[session.id] = session
         return session
 
@@ -76,6 +80,8 @@ class Sessions:
         leases, session.leases = list(session.leases), {}
         for lease_id in leases:
             self._pool.revoke(lease_id, reason)
+        if session.told:
+            self._pool.forget(session.plan)
         session.events.put_nowait(None)
 
     def end_expired(self, now: float) -> None:

@@ -70,6 +70,8 @@ class Hello(Record, frozen=True, forbid_unknown_fields=True):
     """Its name: what quotas count by, and people read."""
     boot: Word = ""
     """The boot of its host: desktops that only their own host reaches go to nobody else."""
+    plan: Word = ""
+    """The plan that its leases belong to, where somebody tells how many that comes to (POST /expect)."""
 
 
 class Welcome(Record, frozen=True, omit_defaults=False):
@@ -92,6 +94,22 @@ class Ask(Record, frozen=True, forbid_unknown_fields=True):
     priority: int = 0
     group: Word = ""
     timeout: float | None = None
+
+
+class Kind(Record, frozen=True, forbid_unknown_fields=True):
+    """So many leases of desktops of one kind."""
+
+    spec: DesktopSpec
+    leases: Annotated[int, Meta(ge=0)]
+
+
+class Expect(Record, frozen=True, forbid_unknown_fields=True):
+    """How many leases the session's plan comes to in all, those that it has had included; forgotten with the session.
+
+    Beyond its least number of desktops the pool then keeps none that nobody will lease.
+    """
+
+    kinds: tuple[Kind, ...]
 
 
 class Granted(Record, frozen=True):
