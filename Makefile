@@ -23,14 +23,14 @@ help:
 	@echo 'make clean     remove .venv and caches; system packages stay'
 
 setup:
-	@scripts/prepare dev local demo test
+	@scripts/prepare dev local network demo test
 
 demo:
-	@scripts/prepare runtime local demo
+	@scripts/prepare runtime local network demo
 	.venv/bin/deskroll demo $(DEMO_ARGS)
 
 test:
-	@scripts/prepare dev local demo test
+	@scripts/prepare dev local network demo test
 	@scripts/test $(PYTEST_ARGS)
 
 soak:
@@ -49,7 +49,7 @@ format:
 	.venv/bin/ruff format .
 
 bench:
-	@scripts/prepare dev local demo test bench
+	@scripts/prepare dev local network demo test bench
 	@set -e; for bench in $(BENCH); do .venv/bin/python "bench/$$bench.py" $(BENCH_ARGS); done
 
 lock:

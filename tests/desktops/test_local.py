@@ -95,16 +95,6 @@ async def test_no_network_but_loopback(desktop: GuestDesktop) -> None:
     assert "Connection refused" in reached.error
 
 
-async def test_network_when_asked_for(boot: Boot) -> None:
-    desktop = await boot(DesktopSpec(width=640, height=480, network=True))
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        reached = await desktop.run(
-            ["python3", "-c", f"import socket; socket.create_connection(('127.0.0.1', {port}), 3)"]
-        )
-    assert reached.returncode == 0, reached.error
-
-
 async def test_two_desktops_do_not_see_each_other(boot: Boot) -> None:
     one, two = await asyncio.gather(boot(), boot())
     blank = await two.screenshot()

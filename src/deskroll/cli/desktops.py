@@ -65,7 +65,7 @@ def _parse_serve(_ctx: click.Context, _param: click.Parameter, value: str | None
     help=f"Serve the guest protocol on TCP, one port a desktop from PORT on. Beyond loopback: set {TOKEN_VARIABLE}.",
 )  # fmt: skip
 @click.option("--size", default="1920x1080", show_default=True, callback=parse_size, help="Width and height in pixels.")
-@click.option("--network", is_flag=True, help="Let programs inside reach the host's network.")
+@click.option("--network", is_flag=True, help="Let programs inside reach the network, though not this machine.")
 @click.option(
     "--isolation", default="bwrap", show_default=True, type=click.Choice(["bwrap", "none"]),
     help="none: no sandbox, for machines that allow no namespaces. What runs inside can then read your files.",

@@ -23,7 +23,7 @@ from deskroll.envs import EnvKind, env_kind, env_settings
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import bundled_files
 from deskroll.envs.osworld.setup.accounts import drive_key, google_account
-from deskroll.errors import DeskrollError, InputError, SetupError
+from deskroll.errors import DeskrollError, InputError, MissingDependency, SetupError
 from deskroll.store.paths import escape
 from deskroll.tasks.needs import Download, Need, Needs, host_of, needs_of
 from deskroll.tasks.reading import is_file
@@ -208,7 +208,7 @@ def _is_on_path(program: str) -> bool:
 def _can(provider: Provider, spec: DesktopSpec) -> bool:
     try:
         provider.check_spec(spec)
-    except InputError:
+    except (InputError, MissingDependency):
         return False
     return True
 

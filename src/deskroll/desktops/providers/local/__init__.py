@@ -10,6 +10,7 @@ Who runs where:
                   again when the owner asks, when the owner dies, or when a part of the desktop dies
     sandbox.py    what the inside looks like (bubblewrap's arguments)
     namespaces.py how the guest gets inside without paying for its imports again
+    network.py    the way out of those that have the network; routes.py where it does not lead
     limits.py     memory and process limits
     shims.py      the few files that a desktop has and the host has not: pyautogui, sudo, python
     checks.py     whether this machine can run them; packages.py what it has to install

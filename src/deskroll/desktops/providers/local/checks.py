@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from deskroll.desktops.notes import runtime_root
-from deskroll.desktops.providers.local import limits, packages, shims
+from deskroll.desktops.providers.local import limits, network, packages, shims
 from deskroll.errors import DeskrollError, MissingDependency
 from deskroll.types import Record
 
@@ -38,6 +38,7 @@ def run_checks() -> list[Check]:
         _check_modules(),
         _check_system_python(),
         check_namespaces(),
+        _check_network(),
         _check_limits(),
         _check_folder(),
         _check_memory(),
@@ -105,6 +106,13 @@ def check_namespaces() -> Check:
     if done.returncode:
         return Check(name="namespaces", ok=False, found=f"bubblewrap cannot make any: {done.stderr.strip()}", fix=fix)
     return Check(name="namespaces", ok=True, found="bubblewrap makes its own for each desktop")
+
+
+def _check_network() -> Check:
+    what, line = network.missing()
+    if not what:
+        return Check(name="network=true", ok=True, found="slirp4netns is each desktop's own way out", required=False)
+    return Check(name="network=true", ok=False, found=f"it needs {what}", fix=line, required=False)
 
 
 def _check_limits() -> Check:

@@ -24,7 +24,7 @@ import msgspec
 
 from deskroll.desktops.guest.marks import MARK, end_marked
 from deskroll.desktops.guest.settings import GuestSettings
-from deskroll.desktops.providers.local import namespaces, places, sandbox
+from deskroll.desktops.providers.local import namespaces, network, places, sandbox
 from deskroll.desktops.providers.local.limits import ControlGroup, set_rlimits
 from deskroll.desktops.providers.local.syscalls import RULES
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, encode_report
@@ -59,7 +59,7 @@ def keep(request: Request, link_file: int, listen_file: int) -> int:
         seconds["boot"] = time.monotonic() - began
         grouped = desktop.group is not None
         _report(link, Booted(sandbox_pid=desktop.pid, cgroup=grouped, seconds=seconds))
-        message = _watch(link, guest, desktop.pid)
+        message = _watch(link, guest, desktop)
     except Exception as error:  # noqa: BLE001  (this is where a desktop's failures become a report)
         message = str(error) if isinstance(error, BootError) else traceback.format_exc()
     finally:
@@ -89,29 +89,25 @@ def _await_guest(guest: int, link: socket.socket, deadline: float) -> dict[str, 
     return answer
 
 
-def _watch(link: socket.socket, guest: int, pid: int) -> str:
+def _watch(link: socket.socket, guest: int, desktop: _Sandboxed | _Bare) -> str:
     """Wait until the desktop has to go, and say why; empty when its owner wants it so.
 
     A guest may say one thing, that it has lost a part, which is passed on. It is as hostile as what runs beside it.
     """
-    pidfd = os.pidfd_open(pid)
     heard = False
-    try:
-        while True:
-            readable, _, _ = select.select([link.fileno(), guest, pidfd], [], [])
-            if link.fileno() in readable:
-                return ""
-            if guest not in readable:
-                return "the first process of its namespaces died"
-            said = os.read(guest, _LONGEST_WORD)
-            if not said:
-                return "its guest died"
-            if heard:
-                return "its guest said more than it may"
-            heard = True
-            _report(link, Lost(message=plain(said.decode(errors="replace"))))
-    finally:
-        os.close(pidfd)
+    while True:
+        readable, _, _ = select.select([link.fileno(), guest, *desktop.ends], [], [])
+        if link.fileno() in readable:
+            return ""
+        if ended := [what for file, what in desktop.ends.items() if file in readable]:
+            return f"{ended[0]} died"
+        said = os.read(guest, _LONGEST_WORD)
+        if not said:
+            return "its guest died"
+        if heard:
+            return "its guest said more than it may"
+        heard = True
+        _report(link, Lost(message=plain(said.decode(errors="replace"))))
 
 
 class _Sandboxed:
@@ -121,13 +117,20 @@ class _Sandboxed:
         self.request = request
         self.pid = 0
         self.group: ControlGroup | None = None
+        self.ends: dict[int, str] = {}
+        """Descriptors that can be read when a process has died that the desktop cannot do without."""
         self._pidfd = -1  # of the first process inside: a pid alone could be somebody else's by the time it is used
         self._lifeline = -1
+        self._plan: network.Plan | None = None
+        self._way_out: network.WayOut | None = None
 
     def start(self, listen_file: int, link: socket.socket, deadline: float) -> int:
         """Make the sandbox and put the guest inside; returns the pipe on which the guest speaks."""
         self.group = ControlGroup.create(self.request.id, self.request.spec)
+        self._plan = network.plan() if self.request.spec.network else None
         self._start_bwrap(link, deadline)
+        if self._plan is not None:
+            self._connect(self._plan, link, deadline)
         return _fork_guest(self.request, listen_file, self.pid, self.group)
 
     def _start_bwrap(self, link: socket.socket, deadline: float) -> None:
@@ -151,12 +154,21 @@ class _Sandboxed:
             )
         self.pid = msgspec.json.decode(info, type=dict[str, int])["child-pid"]
         self._pidfd = os.pidfd_open(self.pid)
+        self.ends[self._pidfd] = "the first process of its namespaces"
+
+    def _connect(self, plan: network.Plan, link: socket.socket, deadline: float) -> None:
+        """Give the sandbox a way to the network, before anything runs in it."""
+        self._way_out = network.connect(plan, self.request.uid, self.pid, self.group)
+        if not _read_some(self._way_out.ready, link, deadline):
+            raise BootError(f"its network could not be set up: slirp4netns says: {self._way_out.said()}")
+        self.ends[self._way_out.pidfd] = "its way to the network"
 
     def _arguments(self, info: int) -> tuple[list[str], list[int]]:
         args = [*sandbox.arguments(self.request.spec, Path(self.request.shims)), "--info-fd", str(info)]
         files = [_memory_file(sandbox.lifeline_program())]
         args += ["--perms", "0111", "--file", str(files[0]), sandbox.LIFELINE]
-        for path, content in sandbox.etc_files(self.request.id).items():
+        name_server = self._plan.name_server if self._plan is not None else ""
+        for path, content in sandbox.etc_files(self.request.id, name_server).items():
             files.append(_memory_file(content.encode()))
             args += ["--perms", "0644", "--file", str(files[-1]), path]
         args += sandbox.sealing()
@@ -195,6 +207,8 @@ class _Sandboxed:
         # grave is ours to dig. Half-made sandboxes become our children when bubblewrap dies, and would wait for ever.
         while _end_children():
             _bury_one()
+        if self._way_out is not None:
+            self._way_out.close()
         if self._pidfd >= 0:
             select.select([self._pidfd], [], [])
             os.close(self._pidfd)
@@ -209,6 +223,7 @@ class _Bare:
         self.request = request
         self.pid = os.getpid()
         self.group: ControlGroup | None = None
+        self.ends: dict[int, str] = {}
 
     def start(self, listen_file: int, _link: socket.socket, _deadline: float) -> int:
         """Start the guest as a plain process; returns the pipe on which it speaks."""
@@ -283,8 +298,8 @@ def _guest_settings(request: Request, sandboxed: bool) -> GuestSettings:
         height=spec.height,
         env=env,
         state=state,
-        # X's abstract sockets live in the network namespace: where that is shared, so are the display numbers.
-        display=":0" if sandboxed and not spec.network else "",
+        # X's abstract sockets live in the network namespace: where that is the host's, so are the display numbers.
+        display=":0" if sandboxed else "",
         sandboxed=sandboxed,
         password=spec.client_password,
         token=request.token,

@@ -21,7 +21,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _LAST_CAPABILITY = 63
 _CAPABILITY_VERSION_3 = 0x20080522
-_MS_NOSUID, _MS_NOEXEC, _MS_REMOUNT = 2, 8, 32
+_CLONE_NEWNS = 0x20000
+_MS_NOSUID, _MS_NOEXEC, _MS_REMOUNT, _MS_REC, _MS_PRIVATE = 2, 8, 32, 16384, 1 << 18
 _JOINED = ("mnt", "net", "ipc", "uts", "cgroup", "pid")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -78,14 +79,14 @@ def join(pid: int, as_owner: Callable[[], None]) -> None:
     files = {name: os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in _JOINED}
     inner = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     outer = fcntl.ioctl(files["mnt"], _NS_GET_USERNS)
-    # Where the caller may see a namespace already (a shared network), joining it again would need its owner's rights.
+    # Where the kernel knows no such namespaces, the caller is in it already: joining would need its owner's rights.
     foreign = {name: file for name, file in files.items() if not _is_own(name, file)}
-    _set_namespace(outer, "user (outer)")
+    enter(outer, "user (outer)")
     for name, file in foreign.items():
-        _set_namespace(file, name)
+        enter(file, name)
     as_owner()
     if os.fstat(inner).st_ino != os.fstat(outer).st_ino:
-        _set_namespace(inner, "user (inner)")
+        enter(inner, "user (inner)")
     for file in (*files.values(), inner, outer):
         os.close(file)
     os.chdir("/")
@@ -95,19 +96,37 @@ def _is_own(name: str, file: int) -> bool:
     return Path(f"/proc/self/ns/{name}").stat().st_ino == os.fstat(file).st_ino
 
 
-def _set_namespace(file: int, name: str) -> None:
-    if _libc.setns(file, 0) != 0:
+def join_owner(file: int) -> None:
+    """Enter the user namespace to which another namespace belongs, and so have every right over that one."""
+    owner = fcntl.ioctl(file, _NS_GET_USERNS)
+    enter(owner, "user (outer)")
+    os.close(owner)
+
+
+def cover_folder(folder: str) -> None:
+    """Put an empty folder over one of the host's, for this process and its children alone. Needs root."""
+    _require(_libc.unshare(_CLONE_NEWNS), f"cannot cover {folder}")
+    _require(_libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None), f"cannot cover {folder}")
+    options = b"mode=0755,size=65536"
+    _require(_libc.mount(b"none", folder.encode(), b"tmpfs", _MS_NOSUID, options), f"cannot cover {folder}")
+
+
+def enter(file: int, name: str) -> None:
+    """Enter one namespace; its name is for the error."""
+    _require(_libc.setns(file, 0), f"cannot enter the sandbox's {name} namespace")
+
+
+def _require(result: int, failure: str) -> None:
+    if result != 0:
         error = ctypes.get_errno()
-        raise OSError(error, f"cannot enter the sandbox's {name} namespace: {os.strerror(error)}")
+        raise OSError(error, f"{failure}: {os.strerror(error)}")
 
 
 def limit_terminals(most: int) -> None:
     """Let the terminals of this mount namespace be so many at most; the machine has a few thousand, for all."""
     options = f"max={most},ptmxmode=0666,mode=620".encode()  # but for the first, as bubblewrap has mounted it
     flags = _MS_REMOUNT | _MS_NOSUID | _MS_NOEXEC
-    if _libc.mount(b"devpts", b"/dev/pts", None, flags, options) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, f"cannot limit the number of terminals: {os.strerror(error)}")
+    _require(_libc.mount(b"devpts", b"/dev/pts", None, flags, options), "cannot limit the number of terminals")
 
 
 def drop_capabilities() -> None:
@@ -116,6 +135,5 @@ def drop_capabilities() -> None:
         _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = _CapHeader(_CAPABILITY_VERSION_3, 0)
     nothing = (_CapData * 2)()
-    if _libc.capset(ctypes.byref(header), nothing) != 0 or _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, f"cannot give up privileges: {os.strerror(error)}")
+    _require(_libc.capset(ctypes.byref(header), nothing), "cannot give up privileges")
+    _require(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "cannot give up privileges")

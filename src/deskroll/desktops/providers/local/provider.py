@@ -21,7 +21,7 @@ import msgspec
 from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Fence, Recycling
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.notes import Note, Notebook, keep_renewing, process_start, runtime_root
-from deskroll.desktops.providers.local import orphan, places, shims
+from deskroll.desktops.providers.local import network, orphan, places, shims
 from deskroll.desktops.providers.local.checks import require_modules
 from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.desktops.providers.local.nursery_process import NurseryProcess
@@ -87,8 +87,10 @@ class LocalProvider:
         await self._ready_nursery()
 
     def check_spec(self, spec: DesktopSpec) -> None:
-        """Raise `InputError` for what local desktops cannot be."""
+        """Raise `InputError` for what local desktops cannot be, `MissingDependency` for what they cannot be here."""
         _check_spec(spec)
+        if spec.network and self._isolation == "bwrap":
+            network.require()
 
     def on_lost(self, tell: Callable[[str, str], None]) -> None:
         """Have `tell(desktop id, reason)` called when a desktop dies by itself."""
@@ -96,7 +98,7 @@ class LocalProvider:
 
     async def boot(self, spec: DesktopSpec = DesktopSpec(), *, desktop_id: str = "", token: str = "") -> Address:
         """Start a desktop; returns when it can be used."""
-        _check_spec(spec)
+        self.check_spec(spec)
         began = time.monotonic()
         control = await self._ready_nursery()
         desktop_id = desktop_id or f"local-{secrets.token_hex(4)}"

@@ -1,8 +1,9 @@
 """What the inside of a local desktop looks like: bubblewrap's arguments, and the few files of its own /etc.
 
 Inside: its own user, pid, network, ipc, host name and control-group namespaces; /usr read-only; of /etc only what
-programs need to run, nothing that tells about the host's users; home, /tmp and /run fresh and bounded; loopback as
-the only network unless the spec asks for the host's. Programs run as uid 1000, `user`, without any capability.
+programs need to run, nothing that tells about the host's users; home, /tmp and /run fresh and bounded; a loopback of
+its own, and nothing else unless the spec asks for the network (`network.py`). Programs run as uid 1000, `user`, without
+any capability.
 """
 
 from __future__ import annotations
@@ -44,8 +45,6 @@ def arguments(spec: DesktopSpec, shims: Path) -> list[str]:
     disk = str(spec.disk_mb * 1024 * 1024)
     args = ["--unshare-all", "--new-session", "--as-pid-1", "--die-with-parent"]
     args += ["--uid", str(UID), "--gid", str(UID), "--hostname", HOST_NAME]
-    if spec.network:
-        args += ["--share-net"]
     args += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         if Path("/", name).is_symlink():
@@ -54,8 +53,6 @@ def arguments(spec: DesktopSpec, shims: Path) -> list[str]:
             args += ["--ro-bind", f"/{name}", f"/{name}"]
     args += ["--perms", "0755", "--size", _SMALL, "--tmpfs", "/etc", *_read_only(f"/etc/{name}" for name in _ETC)]
     args += _read_only(_CACHES)
-    if spec.network:
-        args += ["--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"]
     for path, perms, size in (
         ("/tmp", "1777", disk),  # noqa: S108
         ("/dev/shm", "1777", disk),  # noqa: S108
@@ -88,8 +85,9 @@ def _read_only(paths: Iterable[str]) -> list[str]:
     return args
 
 
-def etc_files(desktop_id: str) -> dict[str, str]:
+def etc_files(desktop_id: str, name_server: str) -> dict[str, str]:
     """The files of /etc that are the desktop's own; a desktop may change them."""
+    resolver = {"/etc/resolv.conf": f"nameserver {name_server}\n"} if name_server else {}
     machine = hashlib.md5(desktop_id.encode(), usedforsecurity=False).hexdigest()
     return {
         "/etc/passwd": f"root:x:0:0:root:/root:/bin/bash\n{USER}:x:{UID}:{UID}:{USER}:{HOME}:/bin/bash\n"
@@ -100,6 +98,7 @@ def etc_files(desktop_id: str) -> dict[str, str]:
         "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
         "/etc/shells": "/bin/sh\n/bin/bash\n",
         "/etc/machine-id": f"{machine}\n",
+        **resolver,
     }
 
 
