@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 from deskroll.actions import Action, Answer
 from deskroll.agents.base import Surroundings
@@ -17,7 +18,7 @@ from deskroll.envs.base import Ending, Means, Moment
 from deskroll.envs.math import MathEnv
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.tooled import ToolSettings
-from deskroll.errors import DesktopLost, DesktopTimeout, ModelError
+from deskroll.errors import DeathCause, DesktopLost, DesktopTimeout, ModelError
 from deskroll.types import Decision, Observation, Score, Task, Tool, ToolRequest
 
 
@@ -83,10 +84,18 @@ class FailingEnv(MathEnv):
 
 
 class DyingEnv(OSWorldEnv):
-    """Its desktop dies of the agent's first action."""
+    """Its desktop dies at the agent's first action, of what was done in it or what the task says: `{"cause": ...}`.
+
+    `{"together": N}`: when the desktops of N such tasks are to die, all of them do.
+    """
+
+    _together: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Barrier]] = WeakKeyDictionary()
 
     async def step(self, actions: Sequence[Action]) -> Moment:
-        raise DesktopLost(f"desktop {self._desktop.id} is gone")
+        if many := self._task.metadata.get("together"):
+            await self._together.setdefault(asyncio.get_running_loop(), asyncio.Barrier(int(many))).wait()
+        cause = DeathCause(self._task.metadata.get("cause", "inside"))
+        raise DesktopLost(f"desktop {self._desktop.id} is gone", cause)
 
 
 class OddEnv(MathEnv):

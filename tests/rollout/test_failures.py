@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from deskroll.errors import BackendLost, FailureClass, ModelError, StoreError
+from deskroll.errors import BackendLost, DeathCause, FailureClass, ModelError, StoreError
 from deskroll.models.scripted import ScriptedServer
 from deskroll.report.results import Results
 from deskroll.rollout.session import Session
@@ -25,6 +25,7 @@ from tests.rollout.conftest import ANSWER, CALCULATE, CLICK, Runs, questions, sc
 
 FAILING = "tests.rollout.parts:FailingEnv"
 ODD = "tests.rollout.parts:OddEnv"
+ONE_BY_ONE = {"env": "tests.rollout.parts:DyingEnv", "provider": "sim", "num_rollouts": 1}
 RETRIES = {"model": 1, "desktop": 1, "setup": 1, "evaluator": 1, "backoff": 0.01}
 
 ROWS = [
@@ -33,7 +34,9 @@ ROWS = [
     ({"agent": "tests.rollout.parts:ForsakenAgent"}, {}, FailureClass.MODEL, None, 2),
     ({"env": FAILING}, {"fails": "desktop"}, FailureClass.DESKTOP, None, 2),
     ({"env": FAILING}, {"fails": "wedged"}, FailureClass.DESKTOP, None, 2),
-    ({"env": "tests.rollout.parts:DyingEnv", "provider": "sim"}, {}, FailureClass.AGENT, 0.0, 2),
+    (ONE_BY_ONE, {}, FailureClass.AGENT, 0.0, 2),
+    (ONE_BY_ONE, {"cause": "unknown"}, FailureClass.DESKTOP, None, 2),
+    (ONE_BY_ONE, {"cause": "outside"}, FailureClass.DESKTOP, None, 2),
     ({"agent": "tests.rollout.parts:BabblingAgent"}, {}, FailureClass.AGENT, 0.0, 1),
     ({"env": ODD}, {"odd": "tools"}, FailureClass.SETUP, None, 2),
     ({"env": ODD}, {"odd": "decode"}, FailureClass.DESKTOP, None, 2),
@@ -44,8 +47,8 @@ ROWS = [
     ({"env": "tests.rollout.parts:CrashingEnv", "backend": "process"}, {"crash": "exit"}, FailureClass.WORKER, None, 2),
 ]
 IDS = [
-    "agent", "model", "desktop", "wedged", "died twice", "babble", "bad tools", "bad decode", "nan", "no score",
-    "setup", "evaluator", "worker",
+    "agent", "model", "desktop", "wedged", "died twice", "died, nobody knows why", "killed twice", "babble",
+    "bad tools", "bad decode", "nan", "no score", "setup", "evaluator", "worker",
 ]  # fmt: skip
 
 
@@ -53,8 +56,8 @@ IDS = [
 async def test_each_class_of_failure(
     runs: Runs, settings: dict[str, Any], task: dict[str, str], blamed: FailureClass, score: float | None, attempts: int
 ) -> None:
-    tasks = [*questions(1, **task), *questions(3)[1:]]
     alike = "agent" in settings or "DyingEnv" in settings.get("env", "")  # then every task fails, not only the first
+    tasks = questions(3, **task) if alike else [*questions(1, **task), *questions(3)[1:]]
     say = script(CLICK, ANSWER) if settings.get("provider") else script(CALCULATE, ANSWER)
     await runs.run(say, tasks, **settings, retries=RETRIES, workers=1)
     run = runs.read()
@@ -119,6 +122,17 @@ async def test_an_environment_that_cannot_be_closed_costs_nobody_anything(
     outcomes = await runs.run(script(ANSWER), tasks, env=ODD, backend=backend)
     assert [(each.score.value, each.attempt) for each in outcomes] == [(1.0, 1)] * 3
     assert caplog.text.count("could not be closed") == 1, "a worker's last words are heard"
+
+
+async def test_desktops_that_die_at_the_same_time_die_of_their_host(runs: Runs) -> None:
+    """Whatever each of them says of itself: two deaths of each, and no agent is blamed."""
+    outcomes = await runs.run(
+        script(CLICK, ANSWER), questions(3, together=3), env="tests.rollout.parts:DyingEnv", provider="sim",
+        num_vms=3, num_rollouts=3, retries={**RETRIES, "desktop": 2},
+    )  # fmt: skip
+    assert [(each.score.value, each.attempt) for each in outcomes] == [(None, 3)] * 3
+    failures = [each.episode.failure for each in runs.read().records(Failed)]
+    assert {failure and failure.cause for failure in failures} == {DeathCause.OUTSIDE}
 
 
 async def test_the_step_in_which_a_desktop_died_is_kept(runs: Runs) -> None:

@@ -25,10 +25,11 @@ from deskroll.errors import (
 )
 from deskroll.models.base import ModelForbidden
 from deskroll.rollout.backends import Backend
+from deskroll.rollout.deaths import HEARD_S, Deaths
 from deskroll.rollout.limits import GroupPermit, Limits
 from deskroll.rollout.orders import Order, name_of
 from deskroll.rollout.plan import Group, make_plan
-from deskroll.rollout.retry import Retries, Verdict, judge
+from deskroll.rollout.retry import Retries, Verdict, acquit, is_evidence, judge
 from deskroll.rollout.tally import Tally
 from deskroll.store import RunStore
 from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed, Started
@@ -55,6 +56,7 @@ class Engine:
     ) -> None:
         self.limits = limits
         self.tally = Tally()
+        self.deaths = Deaths()
         self.running: dict[tuple[EpisodeKey, int], float] = {}
         """Attempts that were handed to the backend, and when."""
         self.on_ended: Callable[[Episode], None] | None = None
@@ -154,7 +156,7 @@ class Engine:
             episode = await self._attempt(key, group, priority, isolated=verdict.isolated)
             if episode is None:
                 return False
-            history.append(episode)
+            history.append(await self._examined(episode))
             self._stop_if_no_model(episode)
             if self.on_ended is not None:
                 self.on_ended(episode)
@@ -162,10 +164,11 @@ class Engine:
             if self.on_judged is not None:
                 self.on_judged(episode, verdict.again)
             if verdict.seal is not None:
-                self._store.write(Sealed(episode=verdict.seal, epoch=self._store.epoch))
-                self.tally.sealed(verdict.seal)
+                outcome = episode if verdict.seal is history[-1] else verdict.seal  # as its own files have it
+                self._store.write(Sealed(episode=outcome, epoch=self._store.epoch))
+                self.tally.sealed(outcome)
                 return True
-            self._store.write(Failed(episode=episode, epoch=self._store.epoch, retry_in_s=verdict.pause))
+            self._store.write(Failed(episode=history[-1], epoch=self._store.epoch, retry_in_s=verdict.pause))
             self.tally.failed(episode, again=verdict.again)
             if not verdict.again or self.stopping:
                 return False
@@ -176,6 +179,15 @@ class Engine:
             await self._pause(verdict.pause)
             if not await inside.enter():
                 return False
+
+    async def _examined(self, episode: Episode) -> Episode:
+        """An attempt as it is judged: that its desktop died is held against nobody where others died with it."""
+        self.deaths.hear_attempt(episode, time.monotonic())
+        if not is_evidence(episode):
+            return episode
+        if self.running:
+            await asyncio.sleep(HEARD_S)  # whoever held another one may not have said so yet
+        return acquit(episode, self.deaths.beside(episode.desktop))
 
     def _stop_if_no_model(self, episode: Episode) -> None:
         """Where the model's server answers nobody, no other episode shall be spent on it."""

@@ -4,8 +4,9 @@ class       tried again                               when that is used up
 agent       never                                     scored 0
 model       `model` times                             not scored
 desktop     `desktop` times, on another desktop       not scored
-..          died after the agent's first action:
-            once; a second death elsewhere            the agent's: desktop_lost, scored 0
+..          died of what was done in it, after the
+            agent's first action: once; a second
+            such death elsewhere                      the agent's: desktop_lost, scored 0
 setup       `setup` times, on another desktop         not scored
 evaluator   `evaluator` times                         not scored
 worker      once, alone in a process                  not scored
@@ -20,11 +21,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from deskroll.errors import FailureClass
+from deskroll.errors import DeathCause, FailureClass
 from deskroll.types import Episode, Failure, Record, Score
-
-_DEATHS = ("DesktopLost", "DesktopTimeout")
-"""Kinds of failure that a program in the desktop can bring about."""
 
 
 class Retries(Record, frozen=True):
@@ -61,8 +59,8 @@ def judge(history: Sequence[Episode], retries: Retries, *, alone: bool, dice: ra
             return Verdict(seal=last)
         case FailureClass.WORKER:
             return Verdict(seal=last) if alone else Verdict(again=True, isolated=True)
-    if _died(last):
-        deaths = {each.desktop for each in history if _died(each)}
+    if is_evidence(last):
+        deaths = {each.desktop for each in history if is_evidence(each)}
         if len(deaths) > 1:
             return Verdict(seal=_blamed(last, len(deaths)))
     count = sum(_class(each) is last.failure.failure_class for each in history)
@@ -70,6 +68,26 @@ def judge(history: Sequence[Episode], retries: Retries, *, alone: bool, dice: ra
         return Verdict(seal=last)
     pause = min(retries.backoff * 2 ** (count - 1), retries.backoff_max) * dice.uniform(0.5, 1.0)
     return Verdict(again=True, pause=pause, isolated=alone)
+
+
+def is_evidence(episode: Episode) -> bool:
+    """Whether its desktop died of what was done in it, when the agent had begun to act there.
+
+    In doubt it did not: what the host did, what the watchdog stopped, and what nobody can tell are no evidence.
+    """
+    failure = episode.failure
+    return failure is not None and failure.cause is DeathCause.INSIDE and episode.actions > 0
+
+
+def acquit(episode: Episode, others: int) -> Episode:
+    """The attempt, as it is judged when so many other desktops died together with its own: of their host."""
+    failure = episode.failure
+    if failure is None or not others:
+        return episode
+    why = f"{failure.message}; {others} other{'s' * (others > 1)} died at the same time, so its host is at fault"
+    failure = msgspec.structs.replace(failure, cause=DeathCause.OUTSIDE, message=why)
+    score = Score(value=None, reason=f"{failure.failure_class}: {why}")
+    return msgspec.structs.replace(episode, failure=failure, score=score)
 
 
 def is_infrastructure(episode: Episode) -> bool:
@@ -81,13 +99,8 @@ def _class(episode: Episode) -> FailureClass | None:
     return episode.failure.failure_class if episode.failure else None
 
 
-def _died(episode: Episode) -> bool:
-    failure = episode.failure
-    return failure is not None and failure.kind in _DEATHS and episode.actions > 0
-
-
 def _blamed(episode: Episode, deaths: int) -> Episode:
-    reason = f"agent: desktop_lost: {deaths} desktops died after the agent had begun to act; the last: "
+    reason = f"agent: desktop_lost: {deaths} desktops died of what was done in them; the last: "
     message = episode.failure.message if episode.failure else ""
     failure = Failure(failure_class=FailureClass.AGENT, kind="desktop_lost", message=reason + message)
     return msgspec.structs.replace(episode, failure=failure, score=Score(value=0.0, reason=failure.message))

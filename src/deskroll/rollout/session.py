@@ -176,7 +176,8 @@ class Session:
         """Keep the pool's status at hand."""
         while self._pool is not None:
             try:
-                self._pool_status = await self._pool.status()
+                self._pool_status = status = await self._pool.status()
+                self.engine.deaths.hear_pool(status, time.monotonic())
             except DeskrollError as error:
                 _log.warning("the pool's status cannot be had: %s", error)
             await asyncio.sleep(0.5)
