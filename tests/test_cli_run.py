@@ -29,6 +29,7 @@ from tests.waiting import wait_until
 MATH = ["run", "t.jsonl", "--env", "math", "--model", "scripted:s.yaml"]
 QUICK = [*MATH, "--set", "backend=inline"]
 """Where it does not matter in which process episodes run."""
+STOPPING = r"stopping: (\d+) episodes? under way will finish, (\d+) left for a resume; Ctrl-C again stops now"
 TURNS = 'turns: [{text: see, tools: [{name: calculator, arguments: {expressions: ["6*7"]}}]}, {text: "42"}]'
 
 
@@ -74,6 +75,10 @@ class Running:
 
     def started(self) -> int:
         return len(records(self.run, "started"))
+
+    def begun(self) -> int:
+        """How many of these have come to their first message."""
+        return len(list(self.run.glob("episodes/*/*/*/*/*/conversation.json")))
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -327,27 +332,57 @@ def test_interrupted_once_what_runs_is_finished(deskroll: Commands, place: Path,
     write_tasks(place, 30)
     write_script(place, latency=0.5)
     with running(place, env, [*MATH, "--num-rollouts", "2"]) as live:
-        wait_until(lambda: live.started() >= 2, "two episodes run")
+        wait_until(lambda: records(live.run, "sealed"), "one episode is over")
         family = live.family()
         live.signal(signal.SIGINT)
     assert live.process.returncode == 130, live.said()
-    told = re.search(r"stopping: (\d) episodes? under way will finish; Ctrl-C again stops now", live.said())
+    told = re.search(STOPPING, live.said())
     assert told, live.said()
-    assert live.started() == len(records(live.run, "sealed")) < 30, "what ran was finished, and nothing more started"
+    assert len(records(live.run, "sealed")) + int(told[2]) == 30, "what ran was finished, and nothing more started"
+    assert records(live.run, "failed") == []
     assert "go on with:" in live.said()
     assert_nothing_is_left(family, env)
     write_script(place)
     ended = deskroll("run", "--resume", "results/one", cwd=place, env=env)
     assert ended.code == 0, ended.err
     assert_each_episode_ended_once(live.run, tasks=30)
-    assert {line["attempt"] for line in results(live.run)} == {1}
+    assert sum(line["attempt"] == 1 for line in results(live.run)) >= 28, "done again: at most what had not begun"
+
+
+def test_interrupted_once_what_waits_for_a_desktop_is_given_back(
+    deskroll: Commands, place: Path, env: dict[str, str]
+) -> None:
+    write_tasks(place, 12)
+    write_script(place, latency=2.0)
+    desktops = ["--env", "osworld", "--provider", "sim", "--num-vms", "2", "--num-rollouts", "12"]
+    (place / "s.yaml").write_text('latency: 2.0\nreplies: [{turns: [{text: "42"}]}]\n')
+    with running(place, env, [*MATH, *desktops]) as live:
+        wait_until(lambda: live.started() == 12, "all are handed to workers")
+        wait_until(lambda: leases(live.run) == 2, "two have a desktop")
+        family = live.family()
+        live.signal(signal.SIGINT)
+    assert live.process.returncode == 130, live.said()
+    told = re.search(STOPPING, live.said())
+    assert told, live.said()
+    assert (told[1], told[2]) == ("2", "10")
+    assert (leases(live.run), len(records(live.run, "sealed")), records(live.run, "failed")) == (2, 2, [])
+    assert len(list(live.run.glob("episodes/*/*/*/*/*"))) == 2, "nothing is kept of what never began"
+    assert_nothing_is_left(family, env)
+    write_script(place)
+    ended = deskroll("run", "--resume", "results/one", cwd=place, env=env)
+    assert ended.code == 0, ended.err
+    assert_each_episode_ended_once(live.run, tasks=12)
+
+
+def leases(run: Path) -> int:
+    return sum(record["state"] == "leased" for record in records(run, "desktop"))
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGINT] * 2, [signal.SIGTERM]], ids=["twice", "term"])
 def test_stopped_now(signals: list[signal.Signals], deskroll: Commands, place: Path, env: dict[str, str]) -> None:
     write_script(place, latency=60)
     with running(place, env, [*MATH, "--num-rollouts", "2"]) as live:
-        wait_until(lambda: live.started() == 2, "two episodes run")
+        wait_until(lambda: live.begun() == 2, "two episodes run")
         family = live.family()
         for n, number in enumerate(signals):
             live.signal(number)
@@ -448,10 +483,10 @@ def test_status_stops_a_run_as_an_interrupt_does(deskroll: Commands, place: Path
     write_tasks(place, 30)
     write_script(place, latency=0.5)
     with running(place, env, [*MATH, "--num-rollouts", "1"]) as live:
-        wait_until(lambda: live.started() >= 1, "an episode runs")
+        wait_until(live.begun, "an episode runs")
         assert asked(deskroll, place, env, "--stop")["stopping"] is True
     assert live.process.returncode == 130, live.said()
-    assert len(records(live.run, "sealed")) == live.started() < 30
+    assert live.begun() == len(records(live.run, "sealed")) < 30
     over = status(deskroll, place, env, "results/one")
     assert over.code == 2
     assert "run results/one is not live: see  deskroll report results/one" in over.err

@@ -10,7 +10,7 @@ import pytest
 from deskroll.errors import InputError, StoreError
 from deskroll.report.results import Results
 from deskroll.rollout.engine import Engine
-from deskroll.store.journal import GroupClosed, GroupOpened, Reopened, Sealed, Started
+from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Reopened, Sealed, Started
 from tests.rollout import parts
 from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, until
 
@@ -91,6 +91,24 @@ async def test_stop_finishes_what_runs_and_a_resume_does_the_rest(runs: Runs) ->
     started = [each.key for each in runs.read().records(Started)]
     assert sorted(started) == sorted(set(started)), "nothing was done twice"
     assert before < {each.key for each in after}
+
+
+async def test_stop_gives_back_what_has_no_desktop_yet(runs: Runs) -> None:
+    tasks = questions(8)
+    desktops = {"env": "osworld", "provider": "sim", "num_vms": 2, "num_rollouts": 8}
+    async with runs.open(script(ANSWER, latency=2.0), tasks, **desktops) as session:
+        work = asyncio.create_task(session.run())
+        await until(lambda: session.status().phases == {"model": 2, "desktop": 6}, "two have a desktop")
+        session.stop()
+        assert await session.engine.finishing() == 2
+        outcomes = await work
+    run = runs.read()
+    assert [each.score.value for each in outcomes] == [1.0] * 2
+    assert list(run.records(Failed)) == []
+    assert (len(run.unfinished()), run.verify()) == (6, [])
+    after = await runs.run(script(ANSWER), tasks, resume=True, **desktops)
+    assert [each.score.value for each in after] == [1.0] * 8
+    assert {each.key for each in outcomes} == {each.key for each in after if each.attempt == 1}
 
 
 async def test_stop_now_leaves_no_outcome_for_what_ran(runs: Runs) -> None:

@@ -25,7 +25,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Ctrl-C once: finish what runs. Twice: stop now. Three times: give up waiting for that."""
+    """Ctrl-C once: finish what has begun. Twice: stop now. Three times: give up waiting for that."""
 
     def __init__(self, console: Console) -> None:
         self.count = 0
@@ -34,6 +34,7 @@ class Interrupts:
         self._main: asyncio.Task[object] | None = None
         self._session: Session | None = None
         self._task: asyncio.Task[list[Episode]] | None = None
+        self._telling: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closing = 0
         self._handled: list[signal.Signals] = []
@@ -64,6 +65,8 @@ class Interrupts:
                 return []
             raise
         finally:
+            if self._telling is not None:
+                await asyncio.wait([self._telling])
             if self._timer is not None:
                 self._timer.cancel()
 
@@ -78,14 +81,22 @@ class Interrupts:
     def _stop(self, session: Session, task: asyncio.Task[list[Episode]], *, now: bool) -> None:
         self.count = max(self.count + 1, 2 if now else 1)
         if self.count == 1:
-            running = counted(len(session.engine.running), "episode")
-            self._console.print(f"stopping: {running} under way will finish; Ctrl-C again stops now")
             session.stop()
+            self._telling = asyncio.create_task(self._tell(session))
         elif self._timer is None:
             self._console.print("stopping now")
             self._end(session, task, asyncio.get_running_loop().time() + _STOP_S)
         elif not now:
             task.cancel()
+
+    async def _tell(self, session: Session) -> None:
+        """Say what becomes of the episodes, as soon as the workers have said what they have begun."""
+        finishing = await session.engine.finishing()
+        standing = session.engine.tally.standing()
+        left = max(0, standing.planned - standing.done - finishing)
+        ends = f"{counted(finishing, 'episode')} under way will finish" if finishing else "no episode is under way"
+        if self.count == 1:
+            self._console.print(f"stopping: {ends}, {left:,} left for a resume; Ctrl-C again stops now")
 
     def _end(self, session: Session, task: asyncio.Task[list[Episode]], deadline: float) -> None:
         """Stop what runs, and again until nothing does: what is on its way to a worker is not there to be stopped."""

@@ -73,6 +73,8 @@ class Engine:
         """Attempts of earlier starts that failed and have no outcome yet: what they tell is not forgotten."""
         self._dice = random.Random(seed)  # noqa: S311  (spreads retries)
         self._stopping = asyncio.Event()
+        self._finishing: asyncio.Future[int] | None = None
+        """How many attempts had begun when it was told to stop."""
 
     @property
     def stopping(self) -> bool:
@@ -104,9 +106,15 @@ class Engine:
         return [each for each in map(self._store.index.episode, _keys(phase, round_, tasks, samples)) if each]
 
     def stop(self) -> None:
-        """Start nothing more; what runs comes to its end."""
+        """Start nothing more; what has begun comes to its end, and what only waits to is given back."""
         self._stopping.set()
         self.limits.close()
+        if self._finishing is None:
+            self._finishing = self._backend.give_back()
+
+    async def finishing(self) -> int:
+        """How many attempts come to their end, once it was told to stop."""
+        return 0 if self._finishing is None else await asyncio.shield(self._finishing)
 
     def stop_now(self) -> None:
         """End everything; what is ended so has no outcome, and a resume does it again."""
@@ -209,7 +217,7 @@ class Engine:
                 await asyncio.wait_for(self._stopping.wait(), seconds)
 
     async def _attempt(self, key: EpisodeKey, group: Group, priority: int, *, isolated: bool) -> Episode | None:
-        """One attempt, under its permit; None where the run is stopped before it begins."""
+        """One attempt, under its permit; None where the run is stopped before it has begun."""
         asked = time.monotonic()
         permits = self.limits.episodes
         if not await permits.acquire(key.phase, group.ticket):
@@ -225,7 +233,7 @@ class Engine:
         finally:
             permits.release(key.phase)
 
-    async def _dispatched(self, order: Order) -> Episode:
+    async def _dispatched(self, order: Order) -> Episode | None:
         name = (order.key, order.attempt)
         self._store.write(Started(key=order.key, attempt=order.attempt, epoch=self._store.epoch, at=time.time()))
         started = self.running[name] = time.time()

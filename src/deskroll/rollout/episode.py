@@ -1,6 +1,6 @@
 """The one loop: reset, act, step, score. Evaluation, service and training all run it.
 
-Guarantees: an attempt that was begun ends with one `Episode`, whose files are durable before it is returned. Whatever
+Guarantees: an attempt that has begun ends with one `Episode`, whose files are durable before it is returned. Whatever
 failed carries its class; what the agent did wrong is scored 0, what anything else did wrong is not scored at all.
 Only a `StoreError` rises: an attempt that cannot be written down did not happen.
 """
@@ -33,12 +33,12 @@ from deskroll.types import Decision, Episode, Event, Observation, Phase, Score, 
 _log = logging.getLogger(__name__)
 
 
-async def run_episode(live: Live, kit: Kit) -> Episode:
-    """Run one attempt to its end."""
+async def run_episode(live: Live, kit: Kit) -> Episode | None:
+    """Run one attempt to its end; None where it was given back before it began."""
     notes = Notebook(live, kit)
     try:
         try:
-            live.begin()
+            live.check_wanted()
             with blaming(live, FailureClass.DESKTOP, f"episode {live.order.name}"):
                 async with kit.desktop(live) as desktop:
                     await _attempt(live, kit, notes, desktop)
@@ -46,6 +46,9 @@ async def run_episode(live: Live, kit: Kit) -> Episode:
             if not live.cancelled:  # nobody stopped this attempt: its task itself is being ended
                 raise
             uncancel()
+            if live.given_back:
+                await notes.discard()
+                return None
             if not notes.judged:
                 notes.stopped(live.stopped_by)
         except StoreError:
@@ -60,7 +63,7 @@ async def run_episode(live: Live, kit: Kit) -> Episode:
 
 async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | None) -> None:
     task, limits = live.order.task, kit.spec.limits
-    live.enter(Phase.SETUP)
+    live.begin()
     with boundary(FailureClass.SETUP, f"task {task.id!r}"):
         env = kit.env(task, desktop, notes)
     try:

@@ -29,6 +29,10 @@ class Live:
         self.stopped_by: DeskrollError | None = None
         """Why somebody stopped it; None with `cancelled` set: because it was not wanted any more."""
         self.cancelled = False
+        self.begun = False
+        """Whether its set-up has begun: it holds the desktop that it needs."""
+        self.given_back = False
+        """Whether it was ended before that, so that nothing came of it."""
         self._sealing = False
         self.task: asyncio.Task[object] | None = None
         """Whatever carries it."""
@@ -42,10 +46,15 @@ class Live:
         self._waits = 0
         self._waits_since = 0.0
 
-    def begin(self) -> None:
-        """Nothing, unless it was stopped before it could begin: then that is raised here."""
+    def check_wanted(self) -> None:
+        """Nothing, unless it was stopped before its task could run: then that is raised here."""
         if self.cancelled:
             raise asyncio.CancelledError
+
+    def begin(self) -> None:
+        """Its set-up begins: from now on it comes to its end, unless it is stopped."""
+        self.begun = True
+        self.enter(Phase.SETUP)
 
     def enter(self, phase: Phase) -> None:
         """End the phase so far, and begin another."""
@@ -92,6 +101,12 @@ class Live:
             self.cancelled, self.stopped_by = True, error
             if self.task is not None:
                 self.task.cancel()
+
+    def give_back(self) -> None:
+        """End it if it has not begun."""
+        if not self.begun and not self.cancelled:
+            self.given_back = True
+            self.stop(None)
 
     def seal(self) -> None:
         """It is over and is being written: from now on it is too late to stop it."""

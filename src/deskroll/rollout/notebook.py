@@ -174,6 +174,10 @@ class Notebook:
         await self.writer.seal(episode)
         return episode
 
+    async def discard(self) -> None:
+        """It never began: nothing is kept of it."""
+        await self.writer.discard()
+
     async def close(self) -> None:
         """Let go of its files; what was not sealed stays as evidence."""
         await self.writer.close()

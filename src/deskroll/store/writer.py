@@ -10,6 +10,7 @@ last.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -162,6 +163,16 @@ class AttemptWriter:
         self._close_files()
         if not isinstance(self._storage, LocalStorage):
             await asyncio.to_thread(self._upload, sorted(self._evidence()))
+
+    async def discard(self) -> None:
+        """Take the folder of an attempt that never began away again; what something was written to stays."""
+        self._closed = True
+        self._close_files()
+        if isinstance(self._storage, LocalStorage):
+            with contextlib.suppress(OSError):
+                os.rmdir(self._folder)  # noqa: PTH106
+        else:
+            self._spool.remove()
 
     # --- the machinery ---
 

@@ -1,11 +1,13 @@
 """Backend: whoever runs attempts. The engine decides what runs and when; a backend only carries it out.
 
-Used with `async with`. What every one guarantees: each `run` ends, with the attempt's `Episode`, with `WorkerLost` when
-its process died, or with a `StoreError`; after the block nothing that it started is left.
+Used with `async with`. What every one guarantees: each `run` ends, with the attempt's `Episode`, with None where the
+attempt was given back before it began, with `WorkerLost` when its process died, or with a `StoreError`; after the block
+nothing that it started is left.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 from deskroll.errors import DeskrollError
@@ -28,14 +30,17 @@ class WorkerVitals(Record, frozen=True):
 class Backend(Protocol):
     """Runs attempts."""
 
-    async def run(self, order: Order) -> Episode:
-        """Run one attempt to its end."""
+    async def run(self, order: Order) -> Episode | None:
+        """Run one attempt to its end; None where it was given back before that."""
 
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
         """End an attempt now: as a failure of the error's class, or because it is not wanted any more.
 
         `visit`: only if it still is in that phase (`Activity.visit`).
         """
+
+    def give_back(self) -> asyncio.Future[int]:
+        """Have every attempt given back that has not begun its set-up; how many come to their end."""
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write down where an attempt stands: its stack and its screen, in its folder."""

@@ -32,8 +32,8 @@ class Crew:
         live = self._lives[order.key, order.attempt] = Live(order)
         return live
 
-    async def run(self, live: Live) -> Episode:
-        """Run an attempt that was taken on to its end, in the task that calls this."""
+    async def run(self, live: Live) -> Episode | None:
+        """Run an attempt that was taken on to its end, in the task that calls this; None: it was given back."""
         order = live.order
         live.task = asyncio.current_task()
         try:
@@ -45,6 +45,12 @@ class Crew:
         """End an attempt, if it still runs; `visit`: and if it still is in that phase."""
         if (live := self._lives.get((key, attempt))) is not None:
             live.stop(error, visit)
+
+    def give_back(self) -> int:
+        """End every attempt that has not begun; how many have."""
+        for live in self._lives.values():
+            live.give_back()
+        return sum(not live.given_back for live in self._lives.values())
 
     async def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write an attempt's stack, and its screen if it has one that answers, to its folder."""

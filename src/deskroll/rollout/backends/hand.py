@@ -21,6 +21,9 @@ from deskroll.rollout.backends.wire import (
     Dump,
     Ended,
     Finish,
+    GiveBack,
+    GivenBack,
+    Kept,
     Ready,
     Run,
     Setup,
@@ -32,6 +35,8 @@ from deskroll.types import Episode, EpisodeKey, Event, Failure
 
 _END_S = 15.0
 """How long a worker may take to end by itself."""
+_TELL_S = 2.0
+"""How long it may take to tell what it gives back."""
 _BURIED_S = 5.0
 """How long one that was killed may take to be gone."""
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -55,7 +60,9 @@ class Hand:
         """Why no worker can ever do this work."""
         self._channel = channel
         self._end = end
-        self._pending: dict[tuple[EpisodeKey, int], asyncio.Future[Episode]] = {}
+        self._pending: dict[tuple[EpisodeKey, int], asyncio.Future[Episode | None]] = {}
+        self._kept: asyncio.Future[int] | None = None
+        """How many attempts come to their end, where it was told to give the others back."""
         self._vitals = Vitals()
         self._heard_out = asyncio.Event()
 
@@ -77,12 +84,12 @@ class Hand:
         """How many attempts it was ordered and has not ended."""
         return len(self._pending)
 
-    async def run(self, order: Order) -> Episode:
-        """Have one attempt run to its end."""
+    async def run(self, order: Order) -> Episode | None:
+        """Have one attempt run to its end; None where it was given back before that."""
         if self.gone:
             raise WorkerLost(self.gone)
         name = (order.key, order.attempt)
-        future: asyncio.Future[Episode] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Episode | None] = asyncio.get_running_loop().create_future()
         self._pending[name] = future
         self._channel.send(Run(order=order))
         try:
@@ -97,6 +104,17 @@ class Hand:
         """End an attempt now."""
         failure = Failure.of(error) if error else None
         self._channel.send(Stop(key=key, attempt=attempt, failure=failure, visit=visit))
+
+    async def give_back(self) -> int:
+        """Have every attempt given back that has not begun; how many come to their end, as far as it tells in time."""
+        if self.gone:
+            return 0
+        self._kept = asyncio.get_running_loop().create_future()
+        self._channel.send(GiveBack())
+        try:
+            return await asyncio.wait_for(self._kept, _TELL_S)
+        except TimeoutError:
+            return 0 if self.starting else self.load
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write down where an attempt stands."""
@@ -115,6 +133,10 @@ class Hand:
                 match message:
                     case Ended(episode=episode):
                         self._resolve(episode.key, episode.attempt, episode)
+                    case GivenBack(key=key, attempt=attempt):
+                        self._resolve(key, attempt, None)
+                    case Kept(attempts=attempts):
+                        self._tell_kept(attempts)
                     case Unwritten(key=key, attempt=attempt, message=text):
                         self._resolve(key, attempt, StoreError(text))
                     case Beat(vitals=vitals, events=events):
@@ -182,18 +204,23 @@ class Hand:
             except ProcessLookupError:
                 pass
 
-    def _resolve(self, key: EpisodeKey, attempt: int, result: Episode | DeskrollError) -> None:
+    def _resolve(self, key: EpisodeKey, attempt: int, result: Episode | DeskrollError | None) -> None:
         future = self._pending.get((key, attempt))
         if future is None or future.done():
             return
-        if isinstance(result, Episode):
-            future.set_result(result)
-        else:
+        if isinstance(result, DeskrollError):
             future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    def _tell_kept(self, attempts: int) -> None:
+        if self._kept is not None and not self._kept.done():
+            self._kept.set_result(attempts)
 
     def _lose(self, error: DeskrollError) -> None:
         if not self.gone:
             self.gone = str(error)
+            self._tell_kept(0)
         for future in self._pending.values():
             if not future.done():
                 self.lost += 1

@@ -40,8 +40,8 @@ class InlineBackend:
         await asyncio.gather(*self._dumps, return_exceptions=True)
         await self._stack.aclose()
 
-    async def run(self, order: Order) -> Episode:
-        """Run one attempt to its end."""
+    async def run(self, order: Order) -> Episode | None:
+        """Run one attempt to its end; None where it was given back before that."""
         crew = self._require()
         try:
             return await asyncio.create_task(crew.run(crew.take(order)))
@@ -53,6 +53,12 @@ class InlineBackend:
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
         """End an attempt now."""
         self._require().stop(key, attempt, error, visit)
+
+    def give_back(self) -> asyncio.Future[int]:
+        """Give back what has not begun."""
+        kept: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        kept.set_result(self._require().give_back())
+        return kept
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write an attempt's stack to its folder."""

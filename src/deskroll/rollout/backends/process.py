@@ -66,6 +66,7 @@ class ProcessBackend:
         self._unwanted: dict[tuple[EpisodeKey, int], DeskrollError | None] = {}
         """Attempts that were stopped before they had a worker."""
         self._broken: DeskrollError | None = None
+        self._giving_back = False
         self._closing = False
 
     async def __aenter__(self) -> ProcessBackend:
@@ -89,10 +90,12 @@ class ProcessBackend:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._nursery.__aexit__()
 
-    async def run(self, order: Order) -> Episode:
-        """Run one attempt: on the worker that has the least to do, or on one of its own."""
+    async def run(self, order: Order) -> Episode | None:
+        """Run one attempt: on the worker that has the least to do, or on one of its own; None: it was given back."""
         if order.isolated:
             async with self._isolation:
+                if self._giving_back:
+                    return None
                 hand = await self._hired(isolated=True)
                 try:
                     return await self._run_on(hand, order)
@@ -107,6 +110,11 @@ class ProcessBackend:
         elif visit is None:
             self._unwanted[key, attempt] = error  # it waits for a worker
 
+    def give_back(self) -> asyncio.Future[int]:
+        """Have every attempt given back that has not begun, whether or not it has a worker yet."""
+        self._giving_back = True
+        return asyncio.create_task(self._count_kept())
+
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write down where an attempt stands."""
         if (hand := self._of(key, attempt)) is not None:
@@ -116,7 +124,12 @@ class ProcessBackend:
         """What every worker does."""
         return [hand.vitals() for hand in self._hands]
 
-    async def _run_on(self, hand: Hand, order: Order) -> Episode:
+    async def _count_kept(self) -> int:
+        return sum(await asyncio.gather(*(hand.give_back() for hand in self._hands)))
+
+    async def _run_on(self, hand: Hand, order: Order) -> Episode | None:
+        if self._giving_back:
+            return None
         name = (order.key, order.attempt)
         if name in self._unwanted:
             asyncio.get_running_loop().call_soon(hand.stop, *name, self._unwanted.pop(name))

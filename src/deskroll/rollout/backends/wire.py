@@ -44,6 +44,10 @@ class Stop(Record, frozen=True, tag="stop"):
     """Only if it still is in that phase."""
 
 
+class GiveBack(Record, frozen=True, tag="give_back"):
+    """End every attempt that has not begun its set-up; the answer is `Kept`."""
+
+
 class Dump(Record, frozen=True, tag="dump"):
     """Write down where an attempt stands."""
 
@@ -68,6 +72,19 @@ class Ended(Record, frozen=True, tag="ended"):
     episode: Episode
 
 
+class GivenBack(Record, frozen=True, tag="given_back"):
+    """An attempt was ended before it began: nothing is left of it."""
+
+    key: EpisodeKey
+    attempt: int
+
+
+class Kept(Record, frozen=True, tag="kept"):
+    """So many attempts come to their end; all others are given back."""
+
+    attempts: int
+
+
 class Unwritten(Record, frozen=True, tag="unwritten"):
     """An attempt could not be written down."""
 
@@ -89,8 +106,8 @@ class Beat(Record, frozen=True, tag="beat"):
     events: tuple[Event, ...] = ()
 
 
-Downward = Setup | Run | Stop | Dump | Finish
-Upward = Ready | Ended | Unwritten | Broken | Beat
+Downward = Setup | Run | Stop | GiveBack | Dump | Finish
+Upward = Ready | Ended | GivenBack | Kept | Unwritten | Broken | Beat
 
 _encoder = msgspec.msgpack.Encoder()
 _downward: msgspec.msgpack.Decoder[Downward] = msgspec.msgpack.Decoder(Downward)

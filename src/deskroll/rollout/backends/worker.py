@@ -28,6 +28,9 @@ from deskroll.rollout.backends.wire import (
     Dump,
     Ended,
     Finish,
+    GiveBack,
+    GivenBack,
+    Kept,
     Ready,
     Run,
     Setup,
@@ -124,6 +127,8 @@ class _Worker:
                 self._spawn(self._run(crew.take(order), channel, crew))
             case Stop(key=key, attempt=attempt, failure=failure, visit=visit):
                 crew.stop(key, attempt, error_of(failure) if failure else None, visit)
+            case GiveBack():
+                channel.send(Kept(attempts=crew.give_back()))
             case Dump(key=key, attempt=attempt, why=why):
                 self._spawn(crew.dump(key, attempt, why))
 
@@ -135,7 +140,11 @@ class _Worker:
     async def _run(self, live: Live, channel: Channel, crew: Crew) -> None:
         order = live.order
         try:
-            channel.send(Ended(episode=await crew.run(live)))
+            episode = await crew.run(live)
+            if episode is not None:
+                channel.send(Ended(episode=episode))
+            else:
+                channel.send(GivenBack(key=order.key, attempt=order.attempt))
         except StoreError as error:
             channel.send(Unwritten(key=order.key, attempt=order.attempt, message=str(error)))
         except BaseException:
