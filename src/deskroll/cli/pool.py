@@ -78,7 +78,8 @@ def _parse_quotas(
 )  # fmt: skip
 @click.option(
     "--clients", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-    help=f"Clients and their own tokens, a line NAME TOKEN each: they lease, and {TOKEN_VARIABLE} alone steers.",
+    help="Clients, a line NAME TOKEN [FIELD=VALUE ...] each: they lease desktops like the pool's own, or up to those "
+    f"fields (memory_mb=8192 network=true), and {TOKEN_VARIABLE} alone steers.",
 )  # fmt: skip
 @click.option(
     "--listen", default="", metavar="ADDRESS",

@@ -24,7 +24,7 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.pool import Quotas
 from deskroll.desktops.service import Listen, PoolClient, PoolService
-from deskroll.desktops.service.keys import read_clients
+from deskroll.desktops.service.keys import Client, read_clients
 from deskroll.desktops.service.sessions import Sessions
 from deskroll.desktops.service.wire import SESSION_HEADER, Ask, Done, Granted, Return
 from deskroll.errors import DesktopError, InputError, LeaseLost, NoDesktop
@@ -33,6 +33,7 @@ from tests.waiting import eventually
 
 ROOT = Path(__file__).parent.parent.parent.parent
 TOKEN = "s3cret"
+CLIENTS = {"ann": Client(token="a-token"), "bob": Client(token="b-token")}
 
 
 @pytest_asyncio.fixture
@@ -309,7 +310,7 @@ async def test_nonsense_is_answered_in_kind(tcp: tuple[SimPool, str]) -> None:
 async def test_a_client_with_a_token_of_its_own_is_that_client_and_no_operator(open_pool: Open) -> None:
     pool = await open_pool(num_vms=2, quotas=Quotas(named={"ann": 1}))
     listen = Listen.parse("127.0.0.1:0")
-    async with PoolService(pool, listen, token=TOKEN, clients={"ann": "a-token", "bob": "b-token"}) as service:
+    async with PoolService(pool, listen, token=TOKEN, clients=CLIENTS) as service:
         at = str(service.address)
         async with (
             PoolClient(at, token="a-token", client="bob") as ann,
@@ -331,12 +332,20 @@ async def test_a_client_with_a_token_of_its_own_is_that_client_and_no_operator(o
                     await bob._call("POST", "/release", Done, Return(lease=lease.id), session=session)
             await operator.free(lease.address.id)
     with pytest.raises(InputError, match="token of somebody else"):
-        PoolService(pool, listen, token=TOKEN, clients={"ann": TOKEN})
+        PoolService(pool, listen, token=TOKEN, clients={"ann": Client(token=TOKEN)})
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("ann one two", "line 1"), ("ann x\nann y", "line 2"), ("# nobody", "names no client"), ("ann", "line 1")],
+    [
+        ("ann one two", "line 1, word 3: after NAME TOKEN write FIELD=VALUE"),
+        ("ann x\nann y", "line 2"),
+        ("# nobody", "names no client"),
+        ("ann", "line 1"),
+        ("ann one rights=all", "the fields: width, "),
+        ("ann one memory_mb=much", "memory_mb is 'much'; write a number"),
+        ("ann one network=perhaps", "network is 'perhaps'; write true or false"),
+    ],
 )
 def test_a_file_of_clients_that_makes_no_sense_is_refused(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "clients"
@@ -347,7 +356,49 @@ def test_a_file_of_clients_that_makes_no_sense_is_refused(tmp_path: Path, text: 
     with pytest.raises(InputError, match=words):
         read_clients(file)
     file.write_text("# who\n\nann one\nbob two\n")
-    assert read_clients(file) == {"ann": "one", "bob": "two"}
+    assert read_clients(file) == {"ann": Client(token="one"), "bob": Client(token="two")}
+    file.write_text("ann one memory_mb=8192 network=true\n")
+    assert read_clients(file) == {"ann": Client(token="one", allowed={"memory_mb": 8192, "network": True})}
+    assert "one" not in repr(read_clients(file))
+
+
+async def test_a_client_gets_no_more_than_the_pools_own_desktops_have_unless_it_may(open_pool: Open) -> None:
+    pool = await open_pool(num_vms=1)
+    largest = {"memory_mb": 8192, "network": True}
+    clients = {**CLIENTS, "big": Client(token="c-token", allowed=largest)}
+    async with PoolService(pool, Listen.parse("127.0.0.1:0"), token=TOKEN, clients=clients) as service:
+        at = str(service.address)
+        async with (
+            PoolClient(at, token="a-token", plan="p") as ann,
+            PoolClient(at, token="c-token") as big,
+            PoolClient(at, token=TOKEN) as operator,
+        ):
+            for field, value, most in [
+                ("network", True, "at most false"),
+                ("memory_mb", 900_000, "at most 4096"),
+                ("disk_mb", 500_000, "at most 2048"),
+                ("processes", 100_000, "at most 1024"),
+                ("width", 3840, "at most 1920"),
+                ("fixed_ip", True, "at most false"),
+            ]:
+                asked = DesktopSpec(**{field: value})
+                words = (
+                    rf"client ann .*{field} is {str(value).lower()} \({most}\).*ann TOKEN {field}={str(value).lower()}"
+                )
+                with pytest.raises(InputError, match=words):
+                    async with ann.lease(asked):
+                        pass
+                with pytest.raises(InputError, match=words):
+                    await ann.expect({asked: 1})
+            async with ann.lease(DesktopSpec(width=800, height=600, memory_mb=512)) as lease:
+                assert lease.spec.memory_mb == 512
+            async with big.lease(DesktopSpec(**largest)) as lease:
+                assert lease.spec.network
+            with pytest.raises(InputError, match=r"memory_mb is 8193 \(at most 8192\)"):
+                async with big.lease(DesktopSpec(memory_mb=8193)):
+                    pass
+            async with operator.lease(DesktopSpec(memory_mb=900_000)) as lease:
+                assert lease.spec.memory_mb == 900_000
 
 
 async def test_a_web_page_gets_nothing(tcp: tuple[SimPool, str]) -> None:

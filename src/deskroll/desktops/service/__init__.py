@@ -13,7 +13,8 @@ every request carries the token as `Authorization: Bearer TOKEN`.
 """
 
 from deskroll.desktops.service.client import PoolClient
+from deskroll.desktops.service.keys import Client
 from deskroll.desktops.service.server import PoolService
 from deskroll.desktops.service.wire import Listen
 
-__all__ = ["Listen", "PoolClient", "PoolService"]
+__all__ = ["Client", "Listen", "PoolClient", "PoolService"]

@@ -1,37 +1,74 @@
 """Who may do what: the operator's token steers the pool, a client's own token leases under its own name.
 
-Guarantees: a token is compared in constant time and never shown; a file of tokens that others may read is refused.
+A client may ask for desktops up to the size of the pool's own, and for nothing that those do not have; the operator may
+allow it more. Guarantees: a token is compared in constant time and never shown; a file of tokens that others may read
+is refused.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from deskroll.desktops.base import DesktopSpec
 from deskroll.errors import InputError
+from deskroll.types import Record
+
+_SIZES = ("width", "height", "memory_mb", "processes", "disk_mb")
+"""Fields of a spec of which a client may ask for less, and for no more."""
+_EXTRAS = ("network", "proxy", "fixed_ip")
+"""Fields of a spec that a client may leave out, and otherwise must be allowed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Client(Record, frozen=True):
+    """Whoever leases with a token of its own."""
+
+    token: str
+    allowed: dict[str, int | bool] = msgspec.field(default_factory=dict)
+    """Fields of a spec, with the most that it may ask for, where that is not what the pool's own desktops have."""
+
+    def __repr__(self) -> str:
+        return f"Client(..., allowed={self.allowed})"
+
+
+class Caller(Record, frozen=True):
     """Who makes a request."""
 
     name: str = ""
     """The client that the token belongs to; empty: one that may call itself anything."""
     operator: bool = True
-    """Whether it may resize, drain and take desktops from others."""
+    """Whether it may resize, drain, take desktops from others, and ask for any desktop."""
+    allowed: dict[str, int | bool] = msgspec.field(default_factory=dict)
+
+    def check_spec(self, asked: DesktopSpec, own: DesktopSpec) -> None:
+        """Raise `InputError` for a desktop that it may not have, where the pool's own are like `own`."""
+        if self.operator:
+            return
+        most = {name: self.allowed.get(name, getattr(own, name)) for name in (*_SIZES, *_EXTRAS)}
+        beyond = {name: value for name in most if (value := getattr(asked, name)) > most[name]}
+        if beyond:
+            wrong = ", ".join(
+                f"{name} is {_shown(value)} (at most {_shown(most[name])})" for name, value in beyond.items()
+            )
+            more = " ".join(f"{name}={_shown(value)}" for name, value in beyond.items())
+            raise InputError(
+                f"client {self.name} may not lease such a desktop: {wrong}; ask for less, or have the pool's operator "
+                f"allow it in the file of clients:  {self.name} TOKEN {more}"
+            )
 
 
 class Keys:
     """The tokens of one service. Without any, everybody who reaches it is trusted."""
 
-    def __init__(self, operator: str = "", clients: Mapping[str, str] | None = None) -> None:
+    def __init__(self, operator: str = "", clients: Mapping[str, Client] | None = None) -> None:
         callers = {operator: Caller()} if operator else {}
-        for name, token in (clients or {}).items():
-            if token in callers:
+        for name, client in (clients or {}).items():
+            if client.token in callers:
                 raise InputError(f"client {name} has the token of somebody else; give each one its own")
-            callers[token] = Caller(name, operator=False)
+            callers[client.token] = Caller(name=name, operator=False, allowed=client.allowed)
         self._callers = [(f"Bearer {token}".encode(), caller) for token, caller in callers.items()]
 
     def __bool__(self) -> bool:
@@ -46,24 +83,47 @@ class Keys:
         return found[0] if found else None
 
 
-def read_clients(path: Path) -> dict[str, str]:
-    """Clients and their tokens: a line `NAME TOKEN` each; empty lines and lines that begin with # do not count."""
+def read_clients(path: Path) -> dict[str, Client]:
+    """Clients and their tokens: a line `NAME TOKEN [FIELD=VALUE ...]` each; # begins a comment line.
+
+    The fields are those of a `DesktopSpec` of which the client may ask for as much: `memory_mb=8192 network=true`.
+    """
     try:
         if path.stat().st_mode & 0o077:
             raise InputError(f"{path} holds tokens and others may read it; run:  chmod 600 {path}")
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read the clients in {path}: {error}") from error
-    clients: dict[str, str] = {}
+    clients: dict[str, Client] = {}
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        if len(words) != 2:
+        if len(words) < 2:
             raise InputError(f"{path}, line {number}: write NAME TOKEN, without spaces in either")
         if words[0] in clients:
             raise InputError(f"{path}, line {number}: client {words[0]} is there already")
-        clients[words[0]] = words[1]
+        clients[words[0]] = Client(token=words[1], allowed=_read_allowed(words[2:], f"{path}, line {number}"))
     if not clients:
         raise InputError(f"{path} names no client; write lines of NAME TOKEN")
     return clients
+
+
+def _read_allowed(words: list[str], where: str) -> dict[str, int | bool]:
+    allowed: dict[str, int | bool] = {}
+    for place, word in enumerate(words, 3):
+        name, equals, value = word.partition("=")
+        if not equals or name not in (*_SIZES, *_EXTRAS):
+            # Not shown: it may be a part of a token.
+            known = ", ".join((*_SIZES, *_EXTRAS))
+            raise InputError(f"{where}, word {place}: after NAME TOKEN write FIELD=VALUE; the fields: {known}")
+        try:
+            allowed[name] = msgspec.convert(value, bool if name in _EXTRAS else int, strict=False)
+        except msgspec.ValidationError:
+            kind = "true or false" if name in _EXTRAS else "a number"
+            raise InputError(f"{where}: {name} is {value!r}; write {kind}") from None
+    return allowed
+
+
+def _shown(value: int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

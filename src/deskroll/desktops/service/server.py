@@ -1,8 +1,8 @@
 """PoolService: a pool behind HTTP, on a unix socket (0600) or, with a token, on TCP.
 
 Guarantees: a holder process that dies loses its desktops: at once where its connection shows it, after its time to
-live elsewhere. Every request is answered by a result or by an error that says what is wrong. Nothing is served on TCP
-without a token.
+live elsewhere. No client gets a desktop beyond what it is allowed. Every request is answered by a result or by an error
+that says what is wrong. Nothing is served on TCP without a token.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiohttp import web
 from deskroll.clocks import running_time
 from deskroll.desktops.notes import boot_id
 from deskroll.desktops.pool import Pool
-from deskroll.desktops.service.keys import Caller, Keys
+from deskroll.desktops.service.keys import Caller, Client, Keys
 from deskroll.desktops.service.sessions import Session, Sessions
 from deskroll.desktops.service.sockets import listening, watching_peer
 from deskroll.desktops.service.wire import (
@@ -60,7 +60,7 @@ class PoolService:
         listen: Listen,
         *,
         token: str = "",
-        clients: Mapping[str, str] | None = None,
+        clients: Mapping[str, Client] | None = None,
         ttl: float = 60.0,
     ) -> None:
         self._keys = Keys(token, clients)
@@ -210,6 +210,8 @@ class PoolService:
         expect = await _read(request, Expect)
         if not session.plan:
             raise InputError("/expect is for a session with a plan: name one in POST /session")
+        for each in expect.kinds:
+            self._caller(request).check_spec(each.spec, self._pool.config.spec)
         session.told = True
         await self._pool.expect({each.spec: each.leases for each in expect.kinds}, plan=session.plan)
         return _answer(Done())
@@ -219,6 +221,8 @@ class PoolService:
         ask = await _read(request, Ask)
         if ask.lease in session.asking:
             raise InputError(f"there is a request {ask.lease} already; give another name")
+        if ask.spec is not None:
+            self._caller(request).check_spec(ask.spec, self._pool.config.spec)
         session.asking.add(ask.lease)
         try:
             lease = await self._pool.acquire(
@@ -272,7 +276,7 @@ class PoolService:
         return _answer(Problem(error=f"there is no {request.path}; there are: {', '.join(sorted(known))}"), 404)
 
     def _caller(self, request: web.Request) -> Caller:
-        return self._keys.who(request.headers.get("Authorization", "")) or Caller("nobody", operator=False)
+        return self._keys.who(request.headers.get("Authorization", "")) or Caller(name="nobody", operator=False)
 
     def _session(self, request: web.Request) -> Session:
         session = self._sessions.find(request.headers.get(SESSION_HEADER, ""))
