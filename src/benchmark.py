@@ -17,6 +17,7 @@ from typing import Any
 
 from deskroll.cli.loops import run_to_end
 from deskroll.errors import EvaluatorError, InputError
+from deskroll.host.home import expand_home
 from deskroll.models.client import ChatClient
 from deskroll.models.settings import ModelSettings, load_env
 from deskroll.scoring import METRICS, score_answer
@@ -57,7 +58,7 @@ class Benchmark:
     """A file of tasks: JSON (a list, `{"items": [...]}`, one object) or JSONL."""
 
     def __init__(self, data_path: str | Path, name: str = "") -> None:
-        self.data_path = Path(data_path).absolute()
+        self.data_path = Path(expand_home(str(data_path))).absolute()
         self.name = name or self.data_path.stem
         self.tasks: list[Task] = load_tasks(self.data_path)
 

@@ -83,6 +83,7 @@ ORDER = Order(key=EpisodeKey(phase="eval", round=0, task="task-0", sample=0), at
 
 def clinging(folder: Path, **limits: float) -> RunSpec:
     """Episodes whose environment never lets go."""
+    (folder / "run.json").write_text("{}")
     return RunSpec(
         env="tests.rollout.parts:ClingingEnv", agent="tests.rollout.parts:AnsweringAgent", storage=str(folder),
         model={"name": "none", "base_url": "http://127.0.0.1:9/v1"}, limits=EpisodeLimits(**limits),
@@ -104,6 +105,7 @@ async def test_a_stop_while_it_is_closed_takes_no_score_away(tmp_path: Path, why
 async def test_one_that_is_stopped_before_it_begins_is_written_down_as_any_other(
     tmp_path: Path, why: DeskrollError | None
 ) -> None:
+    (tmp_path / "run.json").write_text("{}")
     spec = RunSpec(
         env="math", agent="tests.rollout.parts:AnsweringAgent", storage=str(tmp_path),
         model={"name": "none", "base_url": "http://127.0.0.1:9/v1"},

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ SIZE = (1280, 800)
     "--output-dir",
     default="demo-out",
     show_default=True,
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="For the run, its page and the picture.",
 )
 @click.option("--num-vms", default=4, show_default=True, type=click.IntRange(1, 64), help="Desktops side by side.")

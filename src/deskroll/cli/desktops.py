@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deskroll.cli import program
+from deskroll.cli.places import LocalPath
 from deskroll.errors import GuestError, InputError
 
 if TYPE_CHECKING:
@@ -263,9 +264,7 @@ async def _reap_all(dry_run: bool) -> list[Reaped]:
 
 @desktops.command(epilog="Example:  deskroll desktops shot local-1a2b3c4d -o screen.png")
 @click.argument("desktop_id", required=False)
-@click.option(
-    "-o", "--output", default="screen.png", show_default=True, type=click.Path(dir_okay=False, path_type=Path)
-)
+@click.option("-o", "--output", default="screen.png", show_default=True, type=LocalPath(dir_okay=False))
 def shot(desktop_id: str | None, output: Path) -> None:
     """Save a picture of a desktop's screen.
 

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from deskroll.errors import InputError, plain
+from deskroll.host.home import expand_home
 
 if TYPE_CHECKING:
     from deskroll.export import Chosen, Exported, Output
@@ -105,7 +106,7 @@ def _folder(run: Run, output: str) -> Path:
     """The folder that is meant, as it was given: a path would have lost a slash of `s3://`."""
     if _URL.match(output):
         raise InputError(f"{plain(output)}: an export is written to a folder of this machine")
-    folder = Path(output)
+    folder = Path(expand_home(output))
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{plain(output)} is a file; name a folder")
     if run.storage.local and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(run.root)):

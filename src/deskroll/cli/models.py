@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError, plain
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _parse_listen(_ctx: click.Context, _param: click.Parameter, value: str) -> t
 
 
 @models.command(epilog="\b\nExample:\n  deskroll models scripted replies.yaml --listen 127.0.0.1:8000")
-@click.argument("script", type=click.Path(path_type=Path))
+@click.argument("script", type=LocalPath())
 @click.option(
     "--listen", default="127.0.0.1:0", show_default=True, callback=_parse_listen, metavar="HOST:PORT",
     help="Where to serve; port 0: any that is free. Beyond loopback: with --token-env.",
@@ -100,14 +101,12 @@ async def _serve(script: Script, listen: tuple[str, int], token: str, as_json: b
 @click.option(
     "--base-url", default="", metavar="URL", help="Where it is served. Default: $OPENAI_BASE_URL, else OpenAI."
 )
-@click.option("--image", "images", multiple=True, type=click.Path(path_type=Path), help="A PNG or JPEG to show it.")
+@click.option("--image", "images", multiple=True, type=LocalPath(), help="A PNG or JPEG to show it.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE",
     help="Any other setting of the model, e.g. --set temperature=0 --set timeout=60.",
 )  # fmt: skip
-@click.option(
-    "--prices", type=click.Path(path_type=Path), metavar="FILE", help="A file with prices (YAML or TOML) of your own."
-)
+@click.option("--prices", type=LocalPath(), metavar="FILE", help="A file with prices (YAML or TOML) of your own.")
 @_json
 def ask(
     *,

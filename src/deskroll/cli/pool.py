@@ -14,6 +14,7 @@ import click
 
 from deskroll.cli import counted, program
 from deskroll.cli.desktops import TOKEN_VARIABLE, parse_size
+from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _parse_quotas(
     help="The most desktops that each client, or the named one, may hold at a time.",
 )  # fmt: skip
 @click.option(
-    "--clients", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    "--clients", type=LocalPath(dir_okay=False), metavar="FILE",
     help="Clients, a line NAME TOKEN [FIELD=VALUE ...] each: they lease desktops like the pool's own, or up to those "
     f"fields (memory_mb=8192 network=true), and {TOKEN_VARIABLE} alone steers.",
 )  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError, plain
 
 
@@ -26,7 +27,7 @@ from deskroll.errors import InputError, plain
 )  # fmt: skip
 @click.option("--score", is_flag=True, help="Judge the replay, too, and compare the scores.")
 @click.option(
-    "--output", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    "--output", type=LocalPath(file_okay=False), metavar="DIR",
     help="Write a picture of each difference there, both screens side by side.",
 )  # fmt: skip
 @click.option("--provider", help="What kind of desktop. Default: the run's.")

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError, plain
+from deskroll.host.home import expand_home
 
 if TYPE_CHECKING:
     from deskroll.report.results import Results
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE = LocalPath(dir_okay=False)
 
 
 @click.command(
@@ -113,7 +115,7 @@ def compare(a: str, b: str, as_json: bool, out: str | None) -> None:
     found = compare_runs(read[0].outcomes, read[1].outcomes, (names[0], names[1]), plans)
     path = None
     if out != "-":
-        path = Path(out) if out else Path(f"compare_{_file_name(names[0])}_{_file_name(names[1])}.json")
+        path = Path(expand_home(out)) if out else Path(f"compare_{_file_name(names[0])}_{_file_name(names[1])}.json")
         write_text(path, changes_file(found, path))
     if as_json:
         click.echo(msgspec.json.encode(found))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskroll.cli.places import LocalPath
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,8 +42,8 @@ _FLAGS = {
     "  deskroll run tasks.jsonl --agent my_agent.py:MyAgent --run-id first-try\n"
     "  deskroll run --resume results/20260131-120000"
 )
-@click.argument("tasks", required=False, type=click.Path(path_type=Path))
-@click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings, as YAML or TOML.")
+@click.argument("tasks", required=False)
+@click.option("--config", "config_file", type=LocalPath(), help="Settings, as YAML or TOML.")
 @click.option("--env", help="The environment: osworld (default), math, py, web, rag, or your own: FILE.py:CLASS.")
 @click.option(
     "--agent",
@@ -69,7 +71,7 @@ _FLAGS = {
 @click.option("--json", "as_json", is_flag=True, help="Print the summary (or the plan) as JSON on standard output.")
 def run(
     *,
-    tasks: Path | None,
+    tasks: str | None,
     config_file: Path | None,
     overrides: Sequence[str],
     resume: str | None,
@@ -96,7 +98,7 @@ def run(
     load_env(Path.cwd())
     given = [f"{_FLAGS[name]}={json.dumps(value)}" for name, value in flags.items() if value not in (None, ())]
     if tasks is not None:
-        given.append(f"tasks={json.dumps(str(tasks))}")
+        given.append(f"tasks={json.dumps(tasks)}")
     if resume is not None:
         if config_file is not None:
             raise click.UsageError("--resume goes on with the run's own settings; change single ones with --set")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deskroll.cli import counted
+from deskroll.cli.places import LocalPath
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 _FEW = 25
 """Up to so many tasks are shown one by one, and so many lines of a total."""
 _NUMBERS = ("TASKS", "FILES", "RUN HERE")
-_root = click.option(
-    "--root", type=click.Path(path_type=Path), help="The folder of a suite's <domain>/<id>.json. Default: examples."
-)
+_root = click.option("--root", type=LocalPath(), help="The folder of a suite's <domain>/<id>.json. Default: examples.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 
 
@@ -58,7 +57,7 @@ def _given(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--task", "ids", multiple=True, metavar="ID", help="Only this task. May be repeated."),
         click.option("--app", "apps", multiple=True, help="Only tasks that name this app. May be repeated."),
         click.option("--domain", "domains", multiple=True, help="Only this domain. May be repeated."),
-        click.argument("source", metavar="TASKS", type=click.Path(path_type=Path)),
+        click.argument("source", metavar="TASKS", type=LocalPath()),
     ):
         decorated = decorate(decorated)
     return decorated
@@ -85,7 +84,7 @@ def ls(*, found: list[Task], as_json: bool) -> None:
 
 
 @tasks.command(epilog="\b\nExample:\n  deskroll tasks show test_all.json 7767eef2")
-@click.argument("source", metavar="TASKS", type=click.Path(path_type=Path))
+@click.argument("source", metavar="TASKS", type=LocalPath())
 @click.argument("task_id", metavar="ID")
 @_root
 @_json
@@ -125,7 +124,7 @@ def show(*, source: Path, task_id: str, root: Path | None, as_json: bool) -> Non
 @_given
 @click.option("--provider", default="auto", help="What kind of desktops. Default: auto.")
 @click.option("--env", default="osworld", help="The environment of tasks that name none. Default: osworld.")
-@click.option("--cache", "cache_dir", default="cache", type=click.Path(path_type=Path),
+@click.option("--cache", "cache_dir", default="cache", type=LocalPath(),
               help="Files that were fetched before, kept as OSWorld does. Default: cache.")  # fmt: skip
 @click.option("--offline", is_flag=True, help="Ask no host whether it answers: only the cache counts.")
 @click.option("--set", "overrides", multiple=True, metavar="env_options.NAME=VALUE",

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from deskroll.config import Settings
+from deskroll.host.home import expand_home
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.redaction import is_masked
 
@@ -151,6 +152,11 @@ class RunConfig(Settings):
             raise ValueError("a run's name has letters, digits, '.', '_' and '-', at most 100 of them")
         return value
 
+    @field_validator("tasks", "tasks_root", "output_dir")
+    @classmethod
+    def _expand_home(cls, value: str) -> str:
+        return expand_home(value)
+
     @field_validator("output_dir")
     @classmethod
     def _check_output_dir(cls, value: str) -> str:
@@ -164,10 +170,7 @@ class RunConfig(Settings):
         """Options of a provider are texts; a number or true/false in a file is meant as one."""
         if not isinstance(value, dict):
             return value
-        return {
-            name: str(each).lower() if isinstance(each, bool) else str(each) if isinstance(each, int | float) else each
-            for name, each in value.items()
-        }
+        return {name: _option(each) for name, each in value.items()}
 
     @model_validator(mode="after")
     def _check_whole(self) -> RunConfig:
@@ -178,6 +181,14 @@ class RunConfig(Settings):
             if most is not None and reserved > most:
                 raise ValueError(f"reserved asks for {reserved}, and {name} is {most}: reserve fewer, or raise {name}")
         return self
+
+
+def _option(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    return expand_home(value) if isinstance(value, str) and value.startswith("~/") else value  # path_to_vm, for one
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -45,7 +45,7 @@ def new_root(config: RunConfig) -> str:
             break  # a part of the path is something else: whoever opens the store says what
         except OSError:
             break
-        return str(root)
+        return str(root.absolute())
     else:
         raise StoreError(f"{config.output_dir} holds a thousand runs of {name}; choose a name with --run-id")
     return join(config.output_dir, name)

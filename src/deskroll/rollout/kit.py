@@ -6,6 +6,7 @@ however the episode ends.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -20,7 +21,7 @@ from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.service import PoolClient
 from deskroll.envs import Env, EnvKind, Means, env_kind, env_settings
-from deskroll.errors import DeskrollError, FailureClass, InputError, NoDesktop, boundary, foreign_code
+from deskroll.errors import DeskrollError, FailureClass, InputError, NoDesktop, StoreError, boundary, foreign_code
 from deskroll.importing import file_digest
 from deskroll.models.base import EndpointLoad, Model
 from deskroll.models.client import ChatClient
@@ -28,7 +29,7 @@ from deskroll.models.settings import ModelSettings
 from deskroll.rollout.live import Live
 from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.rollout.traces import Traces
-from deskroll.store import AttemptWriter, Storage
+from deskroll.store import AttemptWriter, Storage, paths
 from deskroll.types import Completion, EventSink, Phase, Task, Tool, ToolRequest, guarded
 
 
@@ -88,6 +89,7 @@ class Kit:
         show_traces: bool = False,
     ) -> AsyncIterator[Kit]:
         """Open what the spec names; `leases` where the pool is in this process."""
+        await _check_place(spec)
         async with AsyncExitStack() as stack:
             settings = check(ModelSettings, {**spec.model, "api_key": keys.model or None}, "model")
             client = client_kind(agent_kind(spec.agent))
@@ -193,6 +195,17 @@ def _check_files(spec: RunSpec) -> None:
         if file_digest(name) != digest:
             file = name.rpartition(":")[0]
             raise InputError(f"{file} has changed since the run began; undo that and resume it, or start a new run")
+
+
+async def _check_place(spec: RunSpec) -> None:
+    """That attempts go where the run's journal is: else what was done could not be found again."""
+    storage = Storage.at(spec.storage)
+    found = storage.exists(paths.RUN_JSON) if storage.local else await asyncio.to_thread(storage.exists, paths.RUN_JSON)
+    if not found:
+        raise StoreError(
+            f"{storage.shown()} holds no {paths.RUN_JSON}: the run's journal lies elsewhere, and its attempts would be "
+            "lost. Is it a folder that every process of the run sees under this name?"
+        )
 
 
 def _shown(settings: object, spec: DesktopSpec) -> tuple[int, int]:

@@ -18,6 +18,7 @@ from deskroll.desktops.providers.choice import check_name, choose
 from deskroll.desktops.service import Listen
 from deskroll.envs import EnvKind, env_kind, env_settings
 from deskroll.errors import ConfigError, InputError, StoreError, foreign_code
+from deskroll.host.home import expand_home
 from deskroll.importing import file_digest, place_file
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.config import RunConfig
@@ -41,6 +42,7 @@ def load_run(path: Path | None, overrides: Sequence[str]) -> tuple[RunConfig, li
 
 def resume_run(given: str, overrides: Sequence[str]) -> tuple[str, RunConfig, list[Task]]:
     """The folder, the settings and the tasks of a run that is to go on."""
+    given = expand_home(given)
     if Path(given).is_file() and Path(given).name != "run.json":
         raise InputError(f"{given} is a file, and no run; name the folder of a run (<output_dir>/<run_id>)")
     try:
@@ -108,7 +110,8 @@ def _placed(model: ModelSettings, beside: Path, name: str) -> ModelSettings:
         return model.model_copy(update={"name": f"{SCRIPTED}{beside}"})
     if not model.name.startswith(SCRIPTED) or model.name == SCRIPTED:
         return model
-    return model.model_copy(update={"name": f"{SCRIPTED}{Path(model.name.removeprefix(SCRIPTED)).absolute()}"})
+    script = Path(expand_home(model.name.removeprefix(SCRIPTED))).absolute()
+    return model.model_copy(update={"name": f"{SCRIPTED}{script}"})
 
 
 def _with_provider(config: RunConfig) -> RunConfig:

@@ -7,7 +7,6 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -35,9 +34,8 @@ def _workers(config: RunConfig) -> int:
     return min(workers, config.model.max_in_flight or workers)
 
 
-def run_spec(config: RunConfig, root: str) -> RunSpec:
-    """What every episode of the run has in common."""
-    storage = root if "://" in root else str(Path(root).absolute())
+def run_spec(config: RunConfig, storage: str) -> RunSpec:
+    """What every episode of the run has in common; `storage` is where its journal is."""
     return RunSpec(
         env=config.env,
         agent=config.agent,

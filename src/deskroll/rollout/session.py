@@ -67,13 +67,13 @@ class Session:
         """Open everything that a run needs, or that of the run at `resume`."""
         prepared = await asyncio.to_thread(prepare_envs, config, tasks)
         root = resume or new_root(config)
-        spec = run_spec(config, root)
         journal = DesktopJournal(guarded(sink))
         async with AsyncExitStack() as stack:
             store = await stack.enter_async_context(
                 opened_store(config, tasks, root, prepared, resume=bool(resume), force=force)
             )
             journal.store = store
+            spec = run_spec(config, store.storage.root)
             left = left_to_do(store.index, PHASE, 0, tasks, config.group_size)
             demand = Demand(desktop_specs(config, tasks), left)
             pool, spec = await stack.enter_async_context(opened_pool(config, demand.leases, spec, journal))

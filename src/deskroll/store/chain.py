@@ -19,7 +19,7 @@ START = 0
 """The state before the first line: the CRC-32 of nothing."""
 
 
-def state_after(data: bytes | memoryview, state: int = START) -> int:
+def state_after(data: bytes, state: int = START) -> int:
     """The state after more bytes."""
     return crc32(data, state)
 
@@ -35,11 +35,19 @@ def is_linked(line: bytes) -> bool:
     return line[-_LONG : 8 - _LONG] == _FIELD and line.endswith(_END)
 
 
-def holds(data: bytes | bytearray, state: int = START) -> bool:
-    """Whether whole lines are as they were written: the number of the last one is right for all of them."""
+def follow(data: bytes | bytearray, state: int = START) -> int | None:
+    """The state after whole lines; None where they are not as they were written, by the number of the last one."""
     view = memoryview(data)[:-1]
     tail = bytes(view[-_LONG:])
-    return data.endswith(b"\n") and is_linked(tail) and tail[_DIGITS] == b"%08x" % crc32(view[:-_LONG], state)
+    if not data.endswith(b"\n") or not is_linked(tail):
+        return None
+    found = crc32(view[:-_LONG], state)
+    return crc32(tail + b"\n", found) if tail[_DIGITS] == b"%08x" % found else None
+
+
+def holds(data: bytes | bytearray, state: int = START) -> bool:
+    """Whether whole lines are as they were written."""
+    return follow(data, state) is not None
 
 
 def claimed_state(line: bytes) -> int | None:

@@ -21,7 +21,7 @@ class LocalStorage(Storage):
     local = True
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder.expanduser().absolute()
+        self.folder = folder.absolute()
         self.root = str(self.folder)
         self.commits = Commits(self.root)
 

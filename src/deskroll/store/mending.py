@@ -52,16 +52,15 @@ def read_checked(storage: Storage) -> Checked:
     """The journal of a run; StoreError where it is damaged beyond repair."""
     raw = read_journal(storage)
     data = raw[: journal.whole(raw)]
-    if is_intact(data, raw[len(data) :]):
+    if follow(data, raw[len(data) :]) is not None:
         return Checked(data)
     return _Mending(storage, data, raw[len(data) :]).mended()
 
 
-def is_intact(data: bytes, torn: bytes, state: int = chain.START) -> bool:
-    """Whether whole lines, and what follows them, need no mending."""
-    if not data:
-        return _ended(torn, state) is None
-    return chain.holds(data, state) and _ended(torn, chain.state_after(data, state)) is None
+def follow(data: bytes, torn: bytes, state: int = chain.START) -> int | None:
+    """The state after whole lines, where they and what follows them need no mending; else None."""
+    after = chain.follow(data, state) if data else state
+    return after if after is not None and _ended(torn, after) is None else None
 
 
 def _ended(torn: bytes, state: int) -> bytes | None:

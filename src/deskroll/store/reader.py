@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from deskroll.errors import InputError, StoreError, plain
+from deskroll.host.home import expand_home
 from deskroll.store import chain, journal, lock, paths
 from deskroll.store.attempt import AttemptReader
 from deskroll.store.evidence import agree, has_manifest
@@ -20,7 +21,7 @@ from deskroll.store.info import RunInfo, read_info
 from deskroll.store.journal import DesktopChanged, JournalRecord
 from deskroll.store.journal_bytes import check_unbegun, read_journal
 from deskroll.store.local import LocalStorage
-from deskroll.store.mending import is_intact, read_checked
+from deskroll.store.mending import follow, read_checked
 from deskroll.store.storage import Storage, join
 from deskroll.types import Episode, EpisodeKey
 
@@ -63,12 +64,14 @@ class Run:
         if not new and not self._read:
             check_unbegun(self.storage)
         read = self._read + len(new)
-        if not is_intact(new, raw[len(new) :], self._state):
+        state = follow(new, raw[len(new) :], self._state)
+        if state is None:
             self._forget()
             checked = read_checked(self.storage)
             new, self.damage = checked.data, checked.damage
+            state = chain.state_after(new)
         self.index.extend(new, self.storage.shown(paths.JOURNAL))
-        self._read, self._state = read, chain.state_after(new, self._state)
+        self._read, self._state = read, state
 
     def _forget(self) -> None:
         self.index, self._read, self._state = Index(), 0, chain.START
@@ -129,7 +132,7 @@ class Run:
 
 def find_run(path: str | Path, *, newest: bool = False) -> str:
     """The folder of the run that `path` means; of several in it, the newest where that is asked for."""
-    text = str(path).rstrip("/") or "/"
+    text = expand_home(str(path)).rstrip("/") or "/"
     if text.rpartition("/")[2] == paths.RUN_JSON:
         text = text.rpartition("/")[0] or ("/" if text.startswith("/") else ".")
     storage = Storage.at(text)

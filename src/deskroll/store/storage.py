@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deskroll.errors import StoreError, plain
+from deskroll.host.home import expand_home
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -31,7 +32,7 @@ class Storage(ABC):
         """The storage at a path, or at a URL such as `s3://bucket/folder`. Nothing is touched yet."""
         from deskroll.store.local import LocalStorage  # noqa: PLC0415  (both are Storages, and import this)
 
-        text = str(root)
+        text = expand_home(str(root))
         if (found := _URL.match(text)) is None:
             return LocalStorage(Path(text))
         if found[1] in ("file", "local"):

@@ -18,6 +18,7 @@ from deskroll.errors import (
     MissingDependency,
     NoDesktop,
 )
+from deskroll.host.home import expand_home
 from deskroll.types import Record
 
 Word = Annotated[str, Meta(max_length=200)]
@@ -38,7 +39,7 @@ class Listen(Record, frozen=True):
         """Read `unix:PATH`, `HOST:PORT` or `http://HOST:PORT`; nothing: the usual socket of this user."""
         text = text or f"unix:{runtime_root() / 'pool.sock'}"
         if text.startswith("unix:"):
-            path = text.removeprefix("unix:")
+            path = expand_home(text.removeprefix("unix:"))
             if not path or len(path.encode()) > LONGEST_SOCKET_PATH:
                 raise InputError(f"{text!r} is no socket; write unix:PATH of at most {LONGEST_SOCKET_PATH} bytes")
             return cls(path=path)

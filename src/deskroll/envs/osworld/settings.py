@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from deskroll.desktops.base import HEIGHTS, WIDTHS
 from deskroll.envs.answers import AnswerSettings
+from deskroll.host.home import expand_home
 
 _OFFERED = {
     "action_space": ("computer_13", "pyautogui", "claude_computer_use"),
@@ -80,6 +81,11 @@ class OSWorldSettings(AnswerSettings):
     """Where Google Drive's API is."""
     google_drive_page: str = "https://drive.google.com/drive/my-drive"
     """The page that a login leads to."""
+
+    @field_validator("cache_dir", "google_account", "google_drive")
+    @classmethod
+    def _expand_home(cls, value: str) -> str:
+        return expand_home(value)
 
     @field_validator("mirrors")
     @classmethod

@@ -5,9 +5,10 @@ from __future__ import annotations
 import enum
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from deskroll.envs.tooled import ToolSettings
+from deskroll.host.home import expand_home
 
 MOST_RESULTS = 50
 
@@ -36,3 +37,8 @@ class RagSettings(ToolSettings):
     """Whether English plurals are found by their singulars (bm25)."""
     cache: Path | None = None
     """Where indexes are kept; without it $XDG_CACHE_HOME/deskroll/rag, or ~/.cache/deskroll/rag."""
+
+    @field_validator("corpus", "cache", mode="before")
+    @classmethod
+    def _expand_home(cls, value: object) -> object:
+        return expand_home(value) if isinstance(value, str) else value

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 
 from deskroll.envs.tooled import ToolSettings
 from deskroll.envs.web.addresses import allowed_host
+from deskroll.host.home import expand_home
 
 SearchName = Literal["auto", "searxng", "serper", "brave"]
 
@@ -43,6 +44,11 @@ class WebSettings(ToolSettings):
     """Pages or queries of one episode that are under way at a time."""
     summarise: bool = False
     """Whether the run's model extracts from a page what serves the goal, instead of the page's text being shown."""
+
+    @field_validator("mirror")
+    @classmethod
+    def _expand_home(cls, value: str) -> str:
+        return expand_home(value)
 
     @field_validator("allow_hosts")
     @classmethod
