@@ -138,7 +138,7 @@ async def test_a_task_in_two_rounds_is_named_by_its_folder(shell: Shell) -> None
             key = EpisodeKey(phase="train", round=number, task="note", sample=0)
             store.write(Planned(phase="train", round=number, task="note", samples=1))
             store.write(Started(key=key, attempt=1, epoch=1))
-    said = "2 episodes of sample 0 of task 'note' (phase/round: train/0, train/1): name the attempt's folder instead"
+    said = "2 episodes of sample 0 of task 'note' (phase/round: train/0, train/1): name it whole, "
     assert said in shell("replay", "run", code=2).err
     assert said in shell("replay", "run", "--task", "note", code=2).err
 
@@ -148,7 +148,7 @@ async def test_of_several_tasks_one_must_be_said(shell: Shell) -> None:
         for task, number in (("note", 0), ("note", 1), ("paint", 0)):
             store.write(Planned(phase="train", round=number, task=task, samples=1))
             store.write(Started(key=EpisodeKey(phase="train", round=number, task=task, sample=0), attempt=1, epoch=1))
-    assert "3 episodes of sample 0 (note, paint): say --task" in shell("replay", "run", code=2).err
+    assert "3 episodes of sample 0 (note, paint): say which task" in shell("replay", "run", code=2).err
 
 
 TASK = {

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 
 from rich.console import Console
 
 from deskroll.errors import InputError, plain
+from deskroll.rollout.orders import NAMED_BY
 
 _LONGEST = 20_000
 """Characters of a line: a traceback is shown whole."""
+_NAME = re.compile(r"(?:^|\s)[^\s/]+/\d+/\S+/\d+#\d+\b")
+"""An attempt's name."""
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
@@ -47,10 +51,15 @@ class _Lines(logging.Handler):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
+        self._explained = False
 
     def emit(self, record: logging.LogRecord) -> None:
         style = {"WARNING": "yellow", "ERROR": "red"}.get(record.levelname, "dim")
         message = plain(record.getMessage(), _LONGEST, keep="\n")
+        if not self._explained and _NAME.search(message):
+            self._explained = True
+            first, _, rest = message.partition("\n")
+            message = "\n".join(filter(None, (f"{first} (names: {NAMED_BY})", rest)))
         at = time.strftime("%H:%M:%S", time.localtime(record.created))
         self._console.print(
             f"{at} {message}",

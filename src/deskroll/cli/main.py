@@ -27,6 +27,8 @@ _COMMANDS = {
     "replay": ("deskroll.cli.replay:replay", "Play an episode again on a fresh desktop; where do the screens differ?"),
     "report": ("deskroll.cli.report:report", "What a run came to: success, failures, time, cost; as a page, too."),
     "run": ("deskroll.cli.run:run", "Run an agent on tasks, in parallel, and score every attempt."),
+    "runs": ("deskroll.cli.runs:runs", "Which runs there are: how each stands, how well it did, what it cost."),
+    "show": ("deskroll.cli.show:show", "One episode step by step, with the paths of its files."),
     "stats": ("deskroll.cli.report:stats", "Runs beside each other: each success rate, and how far they scatter."),
     "compare": ("deskroll.cli.report:compare", "Two runs task by task: better, worse, and whether that may be chance."),
     "status": ("deskroll.cli.status:status", "What a live run does, what is stuck, what limits."),

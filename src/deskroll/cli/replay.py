@@ -56,8 +56,9 @@ def replay(  # noqa: PLR0913  (one parameter an option)
     """
     from deskroll.cli.replay_session import conduct, tell  # noqa: PLC0415
     from deskroll.models.settings import load_env  # noqa: PLC0415
-    from deskroll.rollout.replay import Source, attempt_at, find_attempt  # noqa: PLC0415
+    from deskroll.rollout.replay import Source  # noqa: PLC0415
     from deskroll.store import find_run  # noqa: PLC0415
+    from deskroll.store.finding import Named, attempt_at, find_attempt  # noqa: PLC0415
 
     load_env(Path.cwd())
     found = attempt_at(episode)
@@ -67,7 +68,7 @@ def replay(  # noqa: PLR0913  (one parameter an option)
         root, key, number = found
     else:
         root = find_run(episode)
-        key, number = find_attempt(root, task, sample or 0, attempt)
+        key, number = find_attempt(root, Named.parse(task).narrowed(sample, attempt))
     given = (*overrides, *((f"provider={json.dumps(provider)}",) if provider else ()))
     source = Source.find(root, key, number, given, force=force)
     if not score and not source.has_screens:

@@ -47,10 +47,12 @@ class Ended:
     interrupted: bool
     code: int
     """The exit code."""
+    more: str = ""
+    """The setting that has to be raised before it can go on; empty: none."""
 
     def tell(self, *, as_json: bool) -> None:
         """Print what came of it, and what can be done next."""
-        _tell_end(stderr(), self.results, self.folder, as_json=as_json)
+        _tell_end(stderr(), self.results, self.folder, self.more, as_json=as_json)
 
 
 async def conduct(config: RunConfig, tasks: Sequence[Task], root: str = "", *, force: bool = False) -> Ended:
@@ -77,9 +79,12 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str = "", *, f
         await session.store.write_summary(msgspec.json.encode(results.summary()))
     results = await asyncio.to_thread(Results.read, folder)
     # By a signal, or by `deskroll status --stop`; a run that was complete all the same is complete.
-    interrupted = (interrupts.count > 0 or session.engine.stopping) and not results.summary().finished
+    unfinished = not results.summary().finished
+    stopped = session.engine.stopping and not session.used_up
+    interrupted = (interrupts.count > 0 or stopped) and unfinished
     code = _exit_code(config, tasks, outcomes, interrupted=interrupted)
-    return Ended(results=results, folder=folder, interrupted=interrupted, code=code)
+    more = session.budget.raised if session.used_up and unfinished else ""
+    return Ended(results=results, folder=folder, interrupted=interrupted, code=code, more=more)
 
 
 def _refuse_live(root: str) -> None:
@@ -101,7 +106,7 @@ def _refuse_live(root: str) -> None:
 @asynccontextmanager
 async def with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
     """The settings with models that answer: checked, or served here where they are scripts."""
-    limited = config.limits.max_cost_usd is not None
+    limited = next((name for name in ("max_cost_usd", "run_cost_usd") if getattr(config.limits, name) is not None), "")
     async with AsyncExitStack() as stack:
         served = {}
         if model_protocol(kind := agent_kind(config.agent)) != "none":
@@ -117,9 +122,9 @@ async def with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
 
 @asynccontextmanager
 async def _answering(
-    model: ModelSettings, name: str, client: type[ChatClient], *, limited: bool
+    model: ModelSettings, name: str, client: type[ChatClient], *, limited: str
 ) -> AsyncIterator[ModelSettings]:
-    """One model; `limited`: its price must be known."""
+    """One model; `limited` names the limit for which its price must be known."""
     if not model.name.startswith(SCRIPTED):
         await _check_model(model, name, client, limited=limited)
         yield model
@@ -133,12 +138,12 @@ async def _answering(
         raise ConfigError(f"{name}.name is {model.name!r}, and {str(path)!r} is no file; write scripted:FILE")
     script = Script.load(path)
     if limited and model.price is None:
-        raise ConfigError(f"limits.max_cost_usd is set, and nobody knows the price of a script: set {name}.price, too")
+        raise ConfigError(f"limits.{limited} is set, and nobody knows the price of a script: set {name}.price, too")
     async with ScriptedServer(script) as server:
         yield model.model_copy(update={"base_url": server.url})
 
 
-async def _check_model(model: ModelSettings, name: str, kind: type[ChatClient], *, limited: bool) -> None:
+async def _check_model(model: ModelSettings, name: str, kind: type[ChatClient], *, limited: str) -> None:
     """Find out before any desktop is started that a model cannot be asked."""
     settings = model.model_copy(update={"timeout": _CHECK_S, "retries": 1})
     async with kind(settings) as client:
@@ -146,7 +151,7 @@ async def _check_model(model: ModelSettings, name: str, kind: type[ChatClient], 
             await client.check()
             if limited and not client.knows_price:
                 unknown = f"the price of {model.name} is not known"
-                raise ConfigError(f"limits.max_cost_usd is set, and {unknown}: set {name}.price, too")
+                raise ConfigError(f"limits.{limited} is set, and {unknown}: set {name}.price, too")
         except ModelRefused as error:
             raise ConfigError(f"{name}: {error}") from None
         except ModelError as error:
@@ -156,7 +161,7 @@ async def _check_model(model: ModelSettings, name: str, kind: type[ChatClient], 
             ) from None
 
 
-def _tell_end(console: Console, results: Results, folder: str, *, as_json: bool) -> None:
+def _tell_end(console: Console, results: Results, folder: str, more: str, *, as_json: bool) -> None:
     summary = results.summary()
     if as_json:
         click.echo(msgspec.json.encode(summary))
@@ -165,7 +170,7 @@ def _tell_end(console: Console, results: Results, folder: str, *, as_json: bool)
         out.print(terminal.report(results.name, results.state, summary, out.width))
     _tell_traces(console, results)
     if not summary.finished or (summary.failures and summary.overall.unscored):
-        _tell(console, f"go on with:  {program()} run --resume {shlex.quote(folder)}")
+        _tell(console, f"go on with:  {program()} run --resume {shlex.quote(folder)}{f' --set {more}' if more else ''}")
     else:
         _tell(console, f"more:  {program()} report {shlex.quote(folder)} --html report.html")
 

@@ -17,7 +17,7 @@ from deskroll.cli import counted
 from deskroll.report.intervals import wilson
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.loading import SCRIPTED
-from deskroll.rollout.orders import name_of
+from deskroll.rollout.orders import NAMED_BY, name_of
 from deskroll.rollout.sizing import Sizing
 from deskroll.rollout.status import RunStatus
 from deskroll.types import Phase
@@ -74,6 +74,7 @@ def line(status: RunStatus) -> str:
         f"success {success(status)}" if standing.scored else "",
         f"{status.in_flight} in flight",
         f"limit: {status.limit}",
+        status.used_up,
     ]
     parts.extend(f"! {each}" for each in status.attention[:3])
     return " | ".join(each for each in parts if each)
@@ -123,7 +124,7 @@ def progress(status: RunStatus) -> Group:
     parts: list[RenderableType] = [head, table]
     parts.extend(Text(f"! {each}", style="bold red") for each in status.attention[:5])
     if status.stopping:
-        parts.append(Text("stopping: nothing more is started", style="yellow"))
+        parts.append(Text(f"{status.used_up or 'stopping'}: nothing more is started", style="yellow"))
     return Group(*parts)
 
 
@@ -160,6 +161,8 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
         )
     head = Text(f"run {status.run_id}  pid {status.pid}  start {status.epoch}  {status.folder}", style="bold")
     parts: list[RenderableType] = [head, progress(status), Text(""), table]
+    if status.activities:
+        parts.append(Text(f"EPISODE: {NAMED_BY}", style="dim"))
     if more > 0:
         parts.append(Text(f"... and {more} more", style="dim"))
     return Group(*parts, Text(""), workers)
@@ -182,6 +185,8 @@ def plan_table(config: RunConfig, sizing: Sizing, *, resumed: bool) -> Group:
     desktops = f"{sizing.num_vms} of provider {config.provider}" if sizing.num_vms else "none needed"
     table.add_row("desktops", Text(f"{desktops}" if not config.pool else f"of the pool at {config.pool}"))
     table.add_row("in flight", counted(sizing.num_rollouts, "episode"))
+    if budget := _budget(config):
+        table.add_row("budget", budget)
     table.add_row(
         "time",
         f"about {_span(sizing.expected_s)}, at {sizing.task_seconds:.1f} s an episode ({sizing.task_seconds_from})",
@@ -192,6 +197,13 @@ def plan_table(config: RunConfig, sizing: Sizing, *, resumed: bool) -> Group:
     table.add_row("output", Text(f"{config.output_dir}/{config.run_id or '<time of the start>'}"))
     advice = [Text(f"- {each}") for each in sizing.advice]
     return Group(table, Text(""), *advice, Text("nothing was run (--dry-run)", style="dim"))
+
+
+def _budget(config: RunConfig) -> str:
+    """What the whole run may use up."""
+    cost, seconds = config.limits.run_cost_usd, config.limits.run_time
+    parts = ("" if cost is None else f"{cost:g} USD", "" if seconds is None else _span(seconds))
+    return " and ".join(filter(None, parts)) + (", over all starts" if cost or seconds else "")
 
 
 def _episodes(status: RunStatus) -> str:

@@ -114,11 +114,12 @@ def row(number: int, episode: Episode, results: Results) -> Row:
         duration=words.duration(seconds),
         cost_usd=episode.usage.cost_usd,
         tokens=episode.usage.prompt_tokens + episode.usage.completion_tokens,
-        facts=tuple(_episode_facts(episode, results)),
+        facts=tuple(episode_facts(episode, results)),
     )
 
 
-def _episode_facts(episode: Episode, results: Results) -> Iterable[Fact]:
+def episode_facts(episode: Episode, results: Results) -> Iterable[Fact]:
+    """What there is to say of an episode as a whole."""
     usage, failure = episode.usage, episode.failure
     calls = words.counted(usage.calls, "call")
     used = f"{usage.prompt_tokens:,} in, {usage.completion_tokens:,} out, {calls}"

@@ -26,8 +26,11 @@ FREE_MODEL = frozenset({
 })  # fmt: skip
 
 
+FREE_LIMITS = frozenset({"run_cost_usd", "run_time"})
+
+
 class LimitSettings(Settings):
-    """How much one attempt may use up; times are in seconds."""
+    """How much one attempt may use up, and the whole run; times are in seconds."""
 
     max_turns: int = Field(default=50, ge=1, le=1_000_000)
     """Turns of the agent."""
@@ -41,6 +44,10 @@ class LimitSettings(Settings):
     """Time for preparing the task."""
     score_timeout: float = Field(default=600.0, gt=0)
     """Time for judging it."""
+    run_cost_usd: float | None = Field(default=None, gt=0)
+    """Cost of the whole run, over all of its starts; when it is used up, nothing more is started."""
+    run_time: float | None = Field(default=None, gt=0)
+    """Time that the whole run may be under way, over all of its starts; the same."""
 
 
 class RetrySettings(Settings):
@@ -191,6 +198,9 @@ def _option(value: object) -> object:
     return expand_home(value) if isinstance(value, str) and value.startswith("~/") else value  # path_to_vm, for one
 
 
+_FREE_WITHIN = {"model": FREE_MODEL, "judge": FREE_MODEL, "limits": FREE_LIMITS}
+
+
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What of a run's settings is not as it was, of what decides its outcomes; one line for each field."""
     return [
@@ -205,7 +215,7 @@ def _compared(before: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, An
     for name in sorted({*before, *now} - FREE):
         old, new = before.get(name), now.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
-            free = FREE_MODEL if name in ("model", "judge") else frozenset()
+            free = _FREE_WITHIN.get(name, frozenset())
             rows.extend((f"{name}.{each}", old.get(each), new.get(each)) for each in sorted({*old, *new} - free))
         else:
             rows.append((name, old, new))

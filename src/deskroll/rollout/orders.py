@@ -79,6 +79,10 @@ class Order(Record, frozen=True):
         return name_of(self.key, self.attempt)
 
 
+NAMED_BY = "phase/round/task/sample#attempt"
+"""What the parts of an attempt's name are."""
+
+
 def name_of(key: EpisodeKey, attempt: int) -> str:
     """An attempt in one word, fit for a terminal."""
     return plain(f"{key.phase}/{key.round}/{key.task}/{key.sample}#{attempt}")

@@ -19,7 +19,7 @@ from deskroll.models.settings import ModelSettings
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.backends.inline import InlineBackend
 from deskroll.rollout.backends.process import ProcessBackend, ProcessConfig
-from deskroll.rollout.config import RunConfig
+from deskroll.rollout.config import FREE_LIMITS, RunConfig
 from deskroll.rollout.control import socket_path
 from deskroll.rollout.loading import plug_ins
 from deskroll.rollout.orders import EpisodeLimits, Keys, RunSpec
@@ -47,7 +47,7 @@ def run_spec(config: RunConfig, storage: str) -> RunSpec:
         agent_options=config.agent_options,
         plug_ins=plug_ins(config),
         evaluate=config.evaluate,
-        limits=EpisodeLimits(**config.limits.model_dump()),
+        limits=EpisodeLimits(**config.limits.model_dump(exclude=set(FREE_LIMITS))),
     )
 
 

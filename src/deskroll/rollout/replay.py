@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deskroll.errors import InputError, StoreError, plain
+from deskroll.errors import InputError, plain
 from deskroll.export.difference import TOLERANCE, Difference, compare
 from deskroll.export.episodes import beginning
 from deskroll.export.pictures import opened
@@ -22,7 +22,6 @@ from deskroll.types import Episode, EpisodeKey, Record, Score, Task
 AGENT = "deskroll.agents.replay:ReplayAgent"
 BEGINNING = -1
 """The number of the screen that was seen before the first step."""
-_LISTED = 5
 _RECORDING = ("enable_recording", "recording_fps")
 
 
@@ -165,56 +164,3 @@ def _compared(
         found = compare(opened(images[0], f"{source.folder}/{stored}"), opened(images[1], replayed))
     same = found.share <= tolerance
     return Compared(step=step, same=same, difference=found, stored=stored, replayed=replayed)
-
-
-def find_attempt(root: str, task: str, sample: int, attempt: int | None) -> tuple[EpisodeKey, int]:
-    """The episode of a run that a person means; without an attempt, the one that counts."""
-    run = Run.open(root)
-    keys = [key for key in run.index.entries if key.sample == sample and (not task or key.task == task)]
-    if not keys:
-        raise InputError(f"run {plain(root)} has no episode of task {plain(task)!r}, sample {sample}")
-    if len(keys) > 1:
-        raise InputError(f"run {plain(root)} has {len(keys)} episodes of sample {sample} {_which(keys)}")
-    key = keys[0]
-    if attempt is None:
-        outcome = run.index.episode(key)
-        if outcome is None:
-            raise InputError(f"{shown(key)} has no outcome yet: say which attempt is meant with --attempt")
-        attempt = outcome.attempt
-    if not run.attempt(key, attempt).files():
-        raise InputError(f"{shown(key)} has no attempt {attempt}")
-    return key, attempt
-
-
-def _which(keys: list[EpisodeKey]) -> str:
-    """How these differ, and how one of them is named."""
-    tasks = sorted({key.task for key in keys})
-    if len(tasks) > 1:
-        return f"({_some(tasks)}): say --task"
-    places = [f"{phase}/{number}" for phase, number in sorted((key.phase, key.round) for key in keys)]
-    return f"of task {plain(tasks[0])!r} (phase/round: {_some(places)}): name the attempt's folder instead"
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(map(plain, names[:_LISTED])) + (", ..." if len(names) > _LISTED else "")
-
-
-def attempt_at(path: str) -> tuple[str, EpisodeKey, int] | None:
-    """The run, the episode and the number of the attempt whose folder this is; None where it is none."""
-    from deskroll.store import Storage, paths  # noqa: PLC0415
-
-    parts = path.rstrip("/").removesuffix("/" + paths.EPISODE_JSON).split("/")
-    if len(parts) < 7 or parts[-6] != paths.EPISODES or not (parts[-1] + parts[-2] + parts[-4]).isdecimal():
-        return None
-    root, number = "/".join(parts[:-6]) or ".", int(parts[-1])
-    reader = AttemptReader(Storage.at(root), "/".join(parts[-6:]))
-    try:
-        sealed = reader.episode()
-    except StoreError as error:
-        raise InputError(str(error)) from error
-    if sealed is not None:
-        return root, sealed.key, number
-    phase, task = paths.unescape(parts[-5]), paths.unescape(parts[-3])
-    if phase is None or task is None:
-        raise InputError(f"{plain(path)}: its name was cut and it was not sealed; name the run, --task and --attempt")
-    return root, EpisodeKey(phase=phase, round=int(parts[-4]), task=task, sample=int(parts[-2])), number

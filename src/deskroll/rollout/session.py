@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from deskroll.desktops.pool import Pool, PoolStatus
@@ -28,9 +28,10 @@ from deskroll.rollout.loading import PHASE, desktop_specs, prepare_envs
 from deskroll.rollout.parts import opened_backend, opened_pool, run_spec
 from deskroll.rollout.plan import failed_before, left_to_do
 from deskroll.rollout.retry import Retries
+from deskroll.rollout.run_budget import RunBudget
 from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, attention, endpoints_of, what_limits
 from deskroll.rollout.watchdog import Watchdog
-from deskroll.store import RunStore
+from deskroll.store import CloseReason, RunStore
 from deskroll.types import Episode, EventSink, Task, guarded
 
 _log = logging.getLogger(__name__)
@@ -51,6 +52,9 @@ class Session:
         self._pool: Pool | PoolClient | None = None
         self._demand: Demand | None = None
         self._pool_status: PoolStatus | None = None
+        self.budget = RunBudget(config.limits)
+        self.used_up = ""
+        """Which of the run's own limits has stopped it, in words."""
         self._started_at = time.time()
 
     @classmethod
@@ -75,7 +79,8 @@ class Session:
             journal.store = store
             spec = run_spec(config, store.storage.root)
             left = left_to_do(store.index, PHASE, 0, tasks, config.group_size)
-            demand = Demand(desktop_specs(config, tasks), left)
+            budget = RunBudget(config.limits, store.index if resume else None)
+            demand = Demand(desktop_specs(config, tasks), {} if budget.used_up() else left)
             pool, spec = await stack.enter_async_context(opened_pool(config, demand.leases, spec, journal))
             backend = await stack.enter_async_context(opened_backend(config, spec, store, pool, journal))
             limits = Limits(config.num_rollouts, config.max_concurrent_rollouts, config.reserved)
@@ -83,16 +88,16 @@ class Session:
             history = failed_before(store.index) if resume else None
             engine = Engine(backend, store, limits, retries, sink=journal, history=history)
             session = cls(config, tasks, store, engine, backend)
-            session._pool, session._demand = pool, demand
+            session._pool, session._demand, session.budget = pool, demand, budget
             watchdog = Watchdog(backend, config, sink=journal)
-            engine.on_ended = watchdog.usual.learn
+            engine.on_ended = session._told(watchdog.usual.learn)
             engine.on_judged = demand.judged
             steering = Steering(status=session.status, change=limits.change, stop=session.stop)
             socket = await stack.enter_async_context(serve_control(steering, store.info.run_id, config.metrics))
             store.note(socket=socket)
             if pool is not None:
                 await stack.enter_async_context(_beside(session._follow_pool(), demand.keep_told(pool)))
-            await stack.enter_async_context(_beside(watchdog.watch()))
+            await stack.enter_async_context(_beside(watchdog.watch(), session._follow_time()))
             yield session
 
     @property
@@ -102,13 +107,17 @@ class Session:
 
     async def run(self) -> list[Episode]:
         """Run what is planned and not done; all outcomes come back."""
+        self._check_budget()
         work = asyncio.ensure_future(self.engine.run(PHASE, self._tasks, samples=self.config.group_size))
         broken = asyncio.ensure_future(asyncio.shield(self.store.failed))
         try:
             await asyncio.wait((work, broken), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
                 raise broken.result()
-            return await work
+            episodes = await work
+            if self.used_up and not self.store.index.finished:
+                self.store.end_as(CloseReason.STOPPED, self.used_up)
+            return episodes
         finally:
             for task in (work, broken):
                 task.cancel()
@@ -139,6 +148,7 @@ class Session:
             started_at=self._started_at,
             at=time.time(),
             stopping=self.engine.stopping,
+            used_up=self.used_up,
             standing=standing,
             in_flight=in_flight,
             waiting=limits.episodes.waiting,
@@ -171,6 +181,33 @@ class Session:
                 stopping=self.engine.stopping,
             ),
         )
+
+    def _told(self, learn: Callable[[Episode], None]) -> Callable[[Episode], None]:
+        """Who is told of each attempt that ended: whoever learns from it, and the budget."""
+
+        def tell(episode: Episode) -> None:
+            learn(episode)
+            self.budget.spend(episode)
+            self._check_budget()
+
+        return tell
+
+    def _check_budget(self) -> None:
+        """Start nothing more where the run has used up what it may."""
+        if not self.used_up and not self.engine.stopping and (why := self.budget.used_up()):
+            self.used_up = why
+            running = len(self.engine.running)
+            under_way = f"; {running} under way will finish" if running else ""
+            _log.warning("%s: nothing more is started%s", why, under_way)
+            self.stop()
+
+    async def _follow_time(self) -> None:
+        """Stop when the run's time is over."""
+        while (left := self.budget.seconds_left) is not None and not self.used_up:
+            await asyncio.sleep(left)
+            self._check_budget()
+            if self.engine.stopping:
+                return
 
     async def _follow_pool(self) -> None:
         """Keep the pool's status at hand."""

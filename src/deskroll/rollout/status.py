@@ -43,6 +43,8 @@ class RunStatus(Record, frozen=True, omit_defaults=False):
     started_at: float
     at: float
     stopping: bool
+    used_up: str
+    """Which limit of the whole run has stopped it, in words; empty: none."""
     standing: Standing
     in_flight: int
     waiting: int

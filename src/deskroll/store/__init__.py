@@ -12,6 +12,7 @@ commit.py    attempts made durable together  attempt.py   an attempt's folder, r
 run.py       the coordinator's side          lock.py      who runs it         info.py   run.json
 pump.py      lines on their way to the disk  sink.py, sink_objects.py          results.py
 reader.py    a run, read                     spool.py     attempts on their way to an object store
+finding.py   an episode by what people name
 """
 
 from deskroll.store.attempt import AttemptReader
@@ -19,7 +20,7 @@ from deskroll.store.index import Index
 from deskroll.store.info import RunInfo, config_digest
 from deskroll.store.journal import CloseReason
 from deskroll.store.lock import Holder
-from deskroll.store.reader import Run, find_run
+from deskroll.store.reader import Run, find_run, list_runs
 from deskroll.store.results import Result
 from deskroll.store.run import RunStore
 from deskroll.store.storage import Storage, join
@@ -39,4 +40,5 @@ __all__ = [
     "config_digest",
     "find_run",
     "join",
+    "list_runs",
 ]

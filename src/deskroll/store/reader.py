@@ -151,6 +151,13 @@ def find_run(path: str | Path, *, newest: bool = False) -> str:
     raise InputError(f"{plain(text)} holds {len(runs)} runs: name one of them (newest first):\n{listed}{more}")
 
 
+def list_runs(path: str | Path) -> list[str]:
+    """The folders of all runs in a folder, newest first; that of a run itself is one."""
+    text = str(path).rstrip("/") or "/"
+    storage = Storage.at(text)
+    return [text] if storage.exists(paths.RUN_JSON) else [folder for _, folder in _runs(storage, text)]
+
+
 def _runs(storage: Storage, text: str) -> list[tuple[float, str]]:
     """Runs in a folder, newest first."""
     found = []
