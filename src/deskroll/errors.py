@@ -19,6 +19,7 @@
         │   ├── ResetError           it could not be reset: it is replaced, never handed out
         │   ├── LeaseLost            the lease is over: the desktop belongs to somebody else by now
         │   ├── NoDesktop            the pool cannot serve a request, and says why
+        │   │   └── PoolGone         it serves nobody: it does not answer, is being stopped, or is drained
         │   └── GuestError           the guest refused or failed one request (`status` is its HTTP status)
         │       └── CommandTimeout   a command in it did not end in time, and was killed
         ├── SetupError               setup      preparing the task
@@ -161,6 +162,10 @@ class LeaseLost(DesktopError):
 
 class NoDesktop(DesktopError):
     """A pool cannot serve a request for a desktop; the message says why and what to do."""
+
+
+class PoolGone(NoDesktop):
+    """A pool serves nobody at the moment: it does not answer, is being stopped, or hands out nothing any more."""
 
 
 class GuestError(DesktopError):

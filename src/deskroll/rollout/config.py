@@ -14,9 +14,9 @@ from deskroll.rollout.redaction import is_masked
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FREE = frozenset({
-    "num_rollouts", "max_concurrent_rollouts", "reserved", "num_vms", "min_vms", "pool", "resource_timeout", "retries",
-    "backend", "workers", "worker_memory_mb", "hang_after", "watchdog", "metrics", "output_dir", "run_id", "tasks",
-    "tasks_root", "only", "limit",
+    "num_rollouts", "max_concurrent_rollouts", "reserved", "num_vms", "min_vms", "pool", "pool_wait",
+    "resource_timeout", "retries", "backend", "workers", "worker_memory_mb", "hang_after", "watchdog", "metrics",
+    "output_dir", "run_id", "tasks", "tasks_root", "only", "limit",
 })  # fmt: skip
 """Settings that decide how fast a run is and not what comes out of it, and those that say which tasks there are: a
 resume may change them. It compares the tasks themselves."""
@@ -132,6 +132,8 @@ class RunConfig(Settings):
     """Options of the provider."""
     pool: str = ""
     """A pool that is served elsewhere (unix:PATH or HOST:PORT), instead of one of its own."""
+    pool_wait: float = Field(default=600.0, ge=0)
+    """How long the run waits for such a pool where it serves nobody any more, in seconds; then it stops."""
     resource_timeout: float | None = Field(default=None, gt=0)
     """The longest wait for a desktop, in seconds; none: as long as it takes."""
     output_dir: str = "results"

@@ -98,7 +98,7 @@ class Kit:
                 settings = check(ModelSettings, {**spec.judge, "api_key": keys.judge or None}, "judge")
                 judge = await stack.enter_async_context(ChatClient(settings, sink=sink))
             if leases is None and spec.pool:
-                leases = await stack.enter_async_context(PoolClient(spec.pool, plan=spec.plan))
+                leases = await stack.enter_async_context(PoolClient(spec.pool, wait=spec.pool_wait, plan=spec.plan))
             with foreign_code("the agent or the environment"):
                 kit = cls(spec, model, judge, leases, sink)
             kit.traces = Traces.of_run(spec, keys, whole=show_traces)

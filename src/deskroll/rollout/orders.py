@@ -49,6 +49,8 @@ class RunSpec(Record, frozen=True):
     """Where the pool answers; empty: no episode needs a desktop."""
     plan: str = ""
     """Under which name that pool is told how many desktops the run will lease; empty: the pool is the run's own."""
+    pool_wait: float = 0.0
+    """How long an attempt waits for a pool that serves nobody."""
 
 
 class Keys(Record, frozen=True):

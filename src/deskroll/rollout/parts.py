@@ -27,6 +27,8 @@ from deskroll.store import RunStore
 from deskroll.tasks import tasks_folder
 from deskroll.types import EventSink
 
+_LONGER_S = 60.0
+
 
 def _workers(config: RunConfig) -> int:
     """How many worker processes there are: no more than requests may be open at a time."""
@@ -47,8 +49,14 @@ def run_spec(config: RunConfig, storage: str) -> RunSpec:
         agent_options=config.agent_options,
         plug_ins=plug_ins(config),
         evaluate=config.evaluate,
+        pool_wait=pool_wait(config),
         limits=EpisodeLimits(**config.limits.model_dump(exclude=set(FREE_LIMITS))),
     )
+
+
+def pool_wait(config: RunConfig) -> float:
+    """How long an attempt waits for a pool that serves nobody: longer than the run does, which stops then."""
+    return config.pool_wait + _LONGER_S
 
 
 def _model(config: RunConfig, settings: ModelSettings) -> dict[str, Any]:
@@ -73,7 +81,7 @@ async def opened_pool(
         yield None, spec
     elif config.pool:
         plan = f"run-{secrets.token_hex(6)}"
-        async with PoolClient(config.pool, plan=plan) as client:
+        async with PoolClient(config.pool, wait=pool_wait(config), plan=plan) as client:
             await client.status()
             await client.expect(leases)
             yield client, msgspec.structs.replace(spec, pool=config.pool, plan=plan)

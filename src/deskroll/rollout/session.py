@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shlex
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from deskroll.desktops.pool import Pool, PoolStatus
+from deskroll.desktops.pool import Pool
 from deskroll.desktops.service import PoolClient
-from deskroll.errors import DeskrollError
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import Steering, serve_control
@@ -27,6 +27,7 @@ from deskroll.rollout.limits import Limits
 from deskroll.rollout.loading import PHASE, desktop_specs, prepare_envs
 from deskroll.rollout.parts import opened_backend, opened_pool, run_spec
 from deskroll.rollout.plan import failed_before, left_to_do
+from deskroll.rollout.pool_watch import PoolWatch
 from deskroll.rollout.retry import Retries
 from deskroll.rollout.run_budget import RunBudget
 from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, attention, endpoints_of, what_limits
@@ -42,16 +43,22 @@ class Session:
     """A run that is open; made by `Session.open`."""
 
     def __init__(
-        self, config: RunConfig, tasks: Sequence[Task], store: RunStore, engine: Engine, backend: Backend
+        self,
+        config: RunConfig,
+        tasks: Sequence[Task],
+        store: RunStore,
+        engine: Engine,
+        backend: Backend,
+        pool: Pool | PoolClient | None,
     ) -> None:
         self.config = config
         self.store = store
         self.engine = engine
         self._tasks = tasks
         self._backend = backend
-        self._pool: Pool | PoolClient | None = None
+        resume = f"deskroll run --resume {shlex.quote(self.folder)}"
+        self._pool = PoolWatch(pool, engine.deaths, config.pool_wait, resume)
         self._demand: Demand | None = None
-        self._pool_status: PoolStatus | None = None
         self.budget = RunBudget(config.limits)
         self.used_up = ""
         """Which of the run's own limits has stopped it, in words."""
@@ -87,17 +94,18 @@ class Session:
             retries = Retries(**config.retries.model_dump())
             history = failed_before(store.index) if resume else None
             engine = Engine(backend, store, limits, retries, sink=journal, history=history)
-            session = cls(config, tasks, store, engine, backend)
-            session._pool, session._demand, session.budget = pool, demand, budget
+            session = cls(config, tasks, store, engine, backend, pool)
+            session._demand, session.budget = demand, budget
             watchdog = Watchdog(backend, config, sink=journal)
             engine.on_ended = session._told(watchdog.usual.learn)
             engine.on_judged = demand.judged
             steering = Steering(status=session.status, change=limits.change, stop=session.stop)
             socket = await stack.enter_async_context(serve_control(steering, store.info.run_id, config.metrics))
             store.note(socket=socket)
+            beside = [watchdog.watch(), session._pool.watch(), session._follow_time()]
             if pool is not None:
-                await stack.enter_async_context(_beside(session._follow_pool(), demand.keep_told(pool)))
-            await stack.enter_async_context(_beside(watchdog.watch(), session._follow_time()))
+                beside.append(demand.keep_told(pool))
+            await stack.enter_async_context(_beside(*beside))
             yield session
 
     @property
@@ -109,19 +117,20 @@ class Session:
         """Run what is planned and not done; all outcomes come back."""
         self._check_budget()
         work = asyncio.ensure_future(self.engine.run(PHASE, self._tasks, samples=self.config.group_size))
-        broken = asyncio.ensure_future(asyncio.shield(self.store.failed))
+        unwritten = asyncio.ensure_future(asyncio.shield(self.store.failed))
+        no_pool = asyncio.ensure_future(asyncio.shield(self._pool.gone))
         try:
-            await asyncio.wait((work, broken), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((work, unwritten, no_pool), return_when=asyncio.FIRST_COMPLETED)
             if not work.done():
-                raise broken.result()
+                raise unwritten.result() if unwritten.done() else no_pool.result()
             episodes = await work
             if self.used_up and not self.store.index.finished:
                 self.store.end_as(CloseReason.STOPPED, self.used_up)
             return episodes
         finally:
-            for task in (work, broken):
+            for task in (work, unwritten, no_pool):
                 task.cancel()
-            await asyncio.gather(work, broken, return_exceptions=True)
+            await asyncio.gather(work, unwritten, no_pool, return_exceptions=True)
 
     def stop(self, now: bool = False) -> None:
         """Start nothing more, and give back what has not begun; `now`: end what runs, too."""
@@ -140,6 +149,7 @@ class Session:
         phases = dict(Counter(str(each.phase) for each in activities))
         in_flight = len(self.engine.running)
         stuck = attention(activities, endpoints, workers, self.config.watchdog.notice_after)
+        pool, no_pool = self._pool.status, self._pool.attention()
         return RunStatus(
             run_id=self.store.info.run_id,
             folder=self.folder,
@@ -169,15 +179,16 @@ class Session:
                 )
                 for each in workers
             ),
-            pool=self._pool_status,
-            attention=tuple(stuck),
+            pool=pool,
+            attention=(*no_pool, *stuck),
             limit=what_limits(
                 standing,
                 in_flight,
                 limits.episodes.most,
                 phases,
                 endpoints,
-                pool_limit=self._pool_status.limit if self._pool_status else None,
+                pool_limit=pool.limit if pool else None,
+                no_pool=bool(no_pool),
                 stopping=self.engine.stopping,
             ),
         )
@@ -208,16 +219,6 @@ class Session:
             self._check_budget()
             if self.engine.stopping:
                 return
-
-    async def _follow_pool(self) -> None:
-        """Keep the pool's status at hand."""
-        while self._pool is not None:
-            try:
-                self._pool_status = status = await self._pool.status()
-                self.engine.deaths.hear_pool(status, time.monotonic())
-            except DeskrollError as error:
-                _log.warning("the pool's status cannot be had: %s", error)
-            await asyncio.sleep(0.5)
 
 
 @asynccontextmanager

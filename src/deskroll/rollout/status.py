@@ -151,6 +151,7 @@ def what_limits(
     endpoints: Sequence[EndpointLoad] = (),
     *,
     pool_limit: str | None = None,
+    no_pool: bool = False,
     stopping: bool = False,
 ) -> str:
     """What would have to be more for the run to be faster, in one line; `pool_limit` is what the pool says of that."""
@@ -159,6 +160,8 @@ def what_limits(
         return "nothing is left to do" if not left else "nothing runs"
     if stopping:
         return "the run stops: no episode is started any more"
+    if no_pool:
+        return "the pool, which serves nobody"
     if any(_is_failing(each, _FAILING_S) for each in endpoints):
         return "the model's server, which gives no usable answers"
     if left <= in_flight and left < num_rollouts:

@@ -24,7 +24,7 @@ from deskroll.desktops.pool.fleet import Fleet
 from deskroll.desktops.pool.meter import Load, Meter
 from deskroll.desktops.pool.queue import Queue, Request
 from deskroll.desktops.pool.slot import Slot, State
-from deskroll.errors import DeskrollError, DesktopLost, InputError, MissingDependency, NoDesktop
+from deskroll.errors import DeskrollError, DesktopLost, InputError, MissingDependency, NoDesktop, PoolGone
 
 STEADY_S = 5.0
 """A desktop that has stood ready for this long, or was handed out, shows that such boots work."""
@@ -76,7 +76,7 @@ class Roster:
         self._begin(now)
         backoff = self._backoffs.get(request.spec)
         if self.draining:
-            self._do(Refuse(request.id, NoDesktop(f"request {request.id}: the pool is being drained; use another one")))
+            self._do(Refuse(request.id, PoolGone(f"request {request.id}: the pool is being drained; use another one")))
         elif backoff is not None and backoff.final is not None and now < backoff.until:
             self._do(Refuse(request.id, again(backoff.final)))
         else:
@@ -129,7 +129,7 @@ class Roster:
         self._begin(now)
         self.draining = True
         for request in self.queue.all():
-            self._refuse(request, NoDesktop(f"request {request.id}: the pool is being drained; use another one"))
+            self._refuse(request, PoolGone(f"request {request.id}: the pool is being drained; use another one"))
         for slot in list(self.fleet.slots.values()):
             self._doom(slot, "the pool is being drained")
         return self._end()

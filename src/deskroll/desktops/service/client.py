@@ -2,7 +2,7 @@
 
 Owns one session for this process. Guarantees: a lease of which the service says that it is lost, or of which it can no
 longer be known that it is ours, raises `LeaseLost` on every use; a request that is cancelled, or whose answer never
-came, holds nothing.
+came, holds nothing. A request waits for a pool that serves nobody, for as long as it is told to.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import functools
 import math
 import os
+import random
 import socket
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -20,7 +21,7 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
-from deskroll.clocks import boot_time
+from deskroll.clocks import boot_time, running_time
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.notes import boot_id
@@ -43,7 +44,7 @@ from deskroll.desktops.service.wire import (
     Return,
     Welcome,
 )
-from deskroll.errors import DeskrollError, LeaseLost, NoDesktop, plain
+from deskroll.errors import DeskrollError, LeaseLost, NoDesktop, PoolGone, plain
 from deskroll.types import Record
 
 T = TypeVar("T", bound=Record)
@@ -53,6 +54,10 @@ STATUS_S = 8.0
 """Deadline of a look at a pool: a person waits."""
 _BEAT_S = 20.0
 """Between heartbeats, at most."""
+_AGAIN_S = 1.0
+"""Between two looks for a pool that is gone."""
+_QUEUED_S = 5.0
+"""A request that was held for so long was in the queue of a pool that was there."""
 _MARGIN_S = 2.0
 """A holder stops using its desktops this long before the service takes them back."""
 
@@ -61,17 +66,26 @@ class PoolClient:
     """A pool at an address (`unix:PATH` or `HOST:PORT`; nothing: the usual socket). Use with `async with`.
 
     The token is what `DESKROLL_TOKEN` says, unless one is given. `beat` is the longest time between two signs of life,
-    in seconds. `plan` names what its leases belong to, among all processes that work on it (see `expect`).
+    in seconds, `wait` the longest that a request for a desktop waits for a pool that serves nobody. `plan` names what
+    its leases belong to, among all processes that work on it (see `expect`).
     """
 
     def __init__(
-        self, at: str = "", *, token: str | None = None, client: str = "", beat: float = _BEAT_S, plan: str = ""
+        self,
+        at: str = "",
+        *,
+        token: str | None = None,
+        client: str = "",
+        beat: float = _BEAT_S,
+        wait: float = 0.0,
+        plan: str = "",
     ) -> None:
         self.at = Listen.parse(at)
         self._plan = plan
         self._client = client or f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}:{os.getpid()}"
         self._token = os.environ.get("DESKROLL_TOKEN", "") if token is None else token
         self._beat_s = beat
+        self._wait_s = wait
         self._http: aiohttp.ClientSession | None = None
         self._session: Welcome | None = None
         self._beginning = asyncio.Lock()
@@ -137,7 +151,24 @@ class PoolClient:
                     await asyncio.shield(self._give_back(given, session))
 
     async def _acquire(self, ask: Ask) -> tuple[Lease, Welcome]:
-        session = await self._ready_session()
+        """Ask for a desktop, and again where the pool or the session is gone meanwhile."""
+        gone_since = math.inf
+        while True:
+            asked_at = math.inf
+            try:
+                session = await self._ready_session()
+                asked_at = running_time()
+                return await self._ask(ask, session), session
+            except LeaseLost:
+                continue
+            except PoolGone:
+                now = running_time()
+                gone_since = now if now - asked_at > _QUEUED_S else min(gone_since, now)
+                if now - gone_since >= self._wait_s:
+                    raise
+                await asyncio.sleep(_AGAIN_S * random.uniform(0.5, 1.0))  # noqa: S311  (spreads those who return)
+
+    async def _ask(self, ask: Ask, session: Welcome) -> Lease:
         unheard = self._asking[ask.lease] = asyncio.Event()
         try:
             granted = await self._while_heard(
@@ -149,13 +180,13 @@ class PoolClient:
         except LeaseLost as error:
             # The service knows us no more: it was started anew, or could not hear us for too long. So begin again.
             self._session_lost(session, str(error))
-            return await self._acquire(ask)
+            raise
         except BaseException:
             await asyncio.shield(self._give_back(Return(lease=ask.lease), session))
             raise
         finally:
             self._asking.pop(ask.lease, None)
-        return lease, session
+        return lease
 
     async def _while_heard(self, unheard: asyncio.Event, work: Coroutine[object, object, T]) -> T:
         """Wait for an answer that may take for ever, but no longer than the session lives and it can still come."""
@@ -164,7 +195,7 @@ class PoolClient:
         try:
             await asyncio.wait((call, *ends), return_when=asyncio.FIRST_COMPLETED)
             if not call.done():
-                raise NoDesktop(f"the pool at {self.at} is gone, or cannot be heard any more")
+                raise PoolGone(f"the pool at {self.at} is gone, or cannot be heard any more")
             return call.result()
         finally:
             for task in (call, *ends):
@@ -223,7 +254,7 @@ class PoolClient:
                 ]
                 await heard.wait()
             if self._session is None:
-                raise NoDesktop(f"the pool at {self.at} ended the session at once; is it being stopped?")
+                raise PoolGone(f"the pool at {self.at} ended the session at once; is it being stopped?")
             return self._session
 
     async def _listen(self, session: Welcome, heard: asyncio.Event) -> None:
@@ -344,15 +375,16 @@ class PoolClient:
                 answer = await response.read()
                 if response.status == 200:
                     return msgspec.json.decode(answer, type=kind)
-                raise msgspec.json.decode(answer, type=Problem).as_error()
+                problem = msgspec.json.decode(answer, type=Problem)
+                raise PoolGone(problem.error) if response.status == 401 else problem.as_error()
         except TimeoutError:
-            raise NoDesktop(
+            raise PoolGone(
                 f"the pool at {self.at} did not answer {path} within {timeout:g} s: it hangs, or its process is stopped"
             ) from None
         except (aiohttp.ClientConnectorError, FileNotFoundError) as error:
-            raise NoDesktop(f"no pool answers at {self.at}; start one:  deskroll pool serve") from error
+            raise PoolGone(f"no pool answers at {self.at}; start one:  deskroll pool serve") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise NoDesktop(f"the pool at {self.at} broke off {path}: {type(error).__name__}: {error}") from error
+            raise PoolGone(f"the pool at {self.at} broke off {path}: {type(error).__name__}: {error}") from error
         except msgspec.MsgspecError as error:
             raise NoDesktop(f"what answers at {self.at} is no pool: {path}: {error}") from error
 

@@ -39,7 +39,7 @@ from deskroll.desktops.service.wire import (
     Return,
     Welcome,
 )
-from deskroll.errors import DeskrollError, InputError, LeaseLost, NoDesktop, plain
+from deskroll.errors import DeskrollError, InputError, LeaseLost, NoDesktop, PoolGone, plain
 from deskroll.types import Record
 
 T = TypeVar("T", bound=Record)
@@ -229,6 +229,10 @@ class PoolService:
                 ask.spec, priority=ask.priority, group=ask.group, client=session.client, timeout=ask.timeout,
                 lease_id=ask.lease, plan=session.plan,
             )  # fmt: skip
+        except NoDesktop as error:
+            if session.ended == _STOPPED:
+                raise PoolGone(str(error)) from None
+            raise
         finally:
             session.asking.discard(ask.lease)
         if session.ended or lease.lost:

@@ -17,6 +17,7 @@ from deskroll.errors import (
     LeaseLost,
     MissingDependency,
     NoDesktop,
+    PoolGone,
 )
 from deskroll.host.home import expand_home
 from deskroll.types import Record
@@ -178,5 +179,6 @@ class Problem(Record, frozen=True, omit_defaults=False):
 
 
 _KINDS: dict[str, type[DeskrollError]] = {
-    kind.__name__: kind for kind in (NoDesktop, LeaseLost, InputError, ConfigError, MissingDependency, BootError)
+    kind.__name__: kind
+    for kind in (NoDesktop, PoolGone, LeaseLost, InputError, ConfigError, MissingDependency, BootError)
 }
