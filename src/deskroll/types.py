@@ -207,6 +207,8 @@ class Decision(Record, frozen=True):
     thought: str = ""
     completion: Completion | None = None
     sent: Sent | None = None
+    notes: tuple[str, ...] = ()
+    """Where the actions are not quite what the model wrote: a point brought to the edge, a parameter left out."""
     problem: str = ""
     """Why there are no actions."""
     gave_up: str = ""
@@ -222,6 +224,8 @@ class Step(Record, frozen=True):
     completion: Completion | None = None
     sent: Sent | None = None
     """What the model was sent for it."""
+    notes: tuple[str, ...] = ()
+    """Where the actions are not quite what the model wrote; it was not told."""
     results: tuple[str, ...] = ()
     """One result for each action, as text; empty where there is nothing to say."""
     screen: str = ""

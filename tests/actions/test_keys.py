@@ -80,3 +80,25 @@ def test_a_chord_is_its_keys(text: str, keys: tuple[str, ...]) -> None:
 def test_what_is_no_chord_is_refused(text: str) -> None:
     with pytest.raises(ActionError, match="allowed: keys joined by "):
         chord(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("ctrl-s", ("ctrl", "s")),
+        ("Ctrl-Shift-Escape", ("ctrl", "shift", "escape")),
+        ("ctrl--", ("ctrl", "-")),
+        ("ctrl-Page_Up", ("ctrl", "pageup")),
+        ("super-d", ("win", "d")),
+        ("ctrl+-", ("ctrl", "-")),
+        ("-", ("-",)),
+    ],
+)
+def test_keys_may_be_joined_by_a_dash(text: str, keys: tuple[str, ...]) -> None:
+    assert chord(text) == keys
+
+
+@pytest.mark.parametrize("text", ["a-b", "s-ctrl", "ctrl-", "ctrl-nokey"])
+def test_a_dash_joins_only_behind_keys_that_are_held(text: str) -> None:
+    with pytest.raises(ActionError, match="which is no key"):
+        chord(text)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deskroll.actions.noting import noting
 from deskroll.actions.pixels import THOUSAND, Grid, Picture, smart_resize
 from deskroll.errors import ActionError
 
@@ -27,10 +30,14 @@ def test_where_the_grid_is_the_screen_nothing_changes(x: int, y: int) -> None:
     assert Grid(cells=(1920, 1080), screen=(1920, 1080)).pixel(x, y) == (x, y)
 
 
-@pytest.mark.parametrize("point", [(-1, 5), (5, -0.5), (1001, 5), (5, 1e300)])
-def test_other_points_are_refused(point: tuple[float, float]) -> None:
-    with pytest.raises(ActionError, match="is off the screen; allowed: x 0 to 1000, y 0 to 1000"):
-        Grid(cells=THOUSAND, screen=(1920, 1080)).pixel(*point)
+@pytest.mark.parametrize(
+    ("point", "pixel"),
+    [((-1, 5), (0, 5)), ((5, -0.5), (9, 0)), ((1001, 5), (1919, 5)), ((5, 1e300), (9, 1079))],
+)
+def test_other_points_are_brought_to_the_edge(point: tuple[float, float], pixel: tuple[int, int]) -> None:
+    with noting() as notes:
+        assert Grid(cells=THOUSAND, screen=(1920, 1080)).pixel(*point) == pixel
+    assert re.fullmatch(r"\(.*\) is off the screen, which is 1000x1000; taken: \(.*\)", notes[0])
 
 
 @pytest.mark.parametrize(

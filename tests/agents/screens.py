@@ -55,6 +55,7 @@ def agent(
     sample: int = 0,
     space: str = "pyautogui",
     shown: tuple[int, int] | None = None,
+    model_name: str = "",
     **options: Any,
 ) -> Agent:
     """An agent by its name, on a screen, in an action space."""
@@ -68,6 +69,7 @@ def agent(
         sample=sample,
         screen=SCREEN,
         shown=shown,
+        model_name=model_name,
     )
     return kind(around, agent_settings(kind, options, name))
 

@@ -144,11 +144,13 @@ async def test_points_are_those_of_the_picture_that_it_was_shown(item: Any, acti
     assert (await adapted("Listed", predictions=[item]).act(half)).actions == (action,)
 
 
-async def test_on_a_picture_of_another_size_programs_and_points_off_it_are_refused() -> None:
+async def test_on_a_picture_of_another_size_programs_are_refused_and_points_off_it_brought_to_its_edge() -> None:
     half = Observation(instruction="Do it.", screenshot=picture((960, 540)))
     agent = adapted("Listed", predictions=["x = 5\npyautogui.click(x, x)", "pyautogui.click(960, 5)"])
     assert "a program cannot be brought to the screen's own size" in (await agent.act(half)).problem
-    assert "allowed: 0 to 959" in (await agent.act(half)).problem
+    decision = await agent.act(half)
+    assert decision.actions == (Click("left", 1919, 11),)
+    assert decision.notes == ("CLICK: (960, 5) is off the 960x540 screen; taken: (959, 5)",)
 
 
 async def test_without_a_picture_points_are_those_of_the_runs_settings() -> None:

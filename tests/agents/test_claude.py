@@ -123,7 +123,7 @@ async def test_a_reply_without_a_call_ends_it(blocks: list[dict[str, Any]], acti
 
 
 WRONG = [
-    (use("a", "left_click", coordinate=[5000, 1]), "left_click: CLICK.x is 5000; allowed: 0 to 1919"),
+    (use("a", "left_click", coord=[5, 1]), "left_click: it has the unknown parameter 'coord'; did you mean coordinate"),
     (use("a", "left_click", coordinate="here"), "coordinate is 'here'"),
     (use("a", "jump"), "action is 'jump'"),
     (use("a", "zoom", region=[0, 0, 1, 1]), "zoom is not offered here"),
@@ -192,10 +192,17 @@ async def test_a_point_is_the_pixel_under_the_middle_of_the_one_that_was_shown(
     assert decision.actions == (Click("left", *pixel),)
 
 
-async def test_a_point_beyond_the_picture_is_told_by_the_pictures_size() -> None:
+async def test_a_point_beyond_the_picture_is_brought_to_its_edge_and_that_is_noted() -> None:
     async with claude(calling(use("a", "left_click", coordinate=[960, 5]))) as (agent, _, _):
         decision = await agent.act(Observation(instruction="Do it.", screenshot=picture((960, 540))))
-    assert "CLICK.x is 960; allowed: 0 to 959" in decision.problem
+    assert decision.actions == (Click("left", 1919, 11),)
+    assert decision.notes == ("CLICK: (960, 5) is off the 960x540 screen; taken: (959, 5)",)
+
+
+@pytest.mark.parametrize(("name", "action"), [("done", Done()), ("fail", Fail())])
+async def test_it_can_end_the_task_as_osworlds_agent_does(name: str, action: Action) -> None:
+    async with claude(calling(use("a", name, one_tool=True)), tool="computer_20250124") as (agent, _, _):
+        assert (await agent.act(BEGIN)).actions == (action,)
 
 
 async def test_without_a_picture_the_size_is_that_of_the_runs_settings() -> None:

@@ -138,7 +138,16 @@ async def test_who_looks_for_elements_must_be_shown_some() -> None:
         ({"solution": 5}, "solution", "solution is no list of actions"),
         ({"solution": "FAIL"}, "solution", "solution is no list of actions"),
         ({"solution": [CLICK, "JUMP"]}, "solution", r"task 'task-1': solution\[1\]: a bare action is 'JUMP'"),
-        ({"solution": [{"action_type": "CLICK", "x": 9999, "y": 1}]}, "solution", r"solution\[0\]: CLICK.x is 9999"),
+        (
+            {"solution": [{"action_type": "CLICK", "x": 9999, "y": 1}]},
+            "solution",
+            r"\[0\]: CLICK: \(9999, 1\) is off",
+        ),
+        (
+            {"solution": [{"action_type": "DONE", "why": 1}]},
+            "solution",
+            r"\[0\]: DONE has the unknown",
+        ),
         ({"near_misses": {"a": [], "b": []}}, "c", "has no near miss 'c'; it has: a, b"),
         ({}, "c", "has no near miss 'c'; it has: none"),
         ({}, "near_miss", "has no near miss; it has: none"),

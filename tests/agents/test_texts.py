@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from deskroll.actions import Click, Done, Fail, Typing, Wait
+from deskroll.actions import Answer, Click, Done, Fail, Typing, Wait
 from deskroll.agents import Surroundings, agent_kind, agent_settings
 from deskroll.errors import AgentError
 from deskroll.models.scripted import ToolUse, Turn
@@ -153,6 +153,34 @@ async def test_nobody_comes_when_uitars_calls() -> None:
     async with told("uitars", call, call, call, call_user_tolerance=2) as talk:
         actions = [(await talk.agent.act(LATER)).actions for _ in range(3)]
         assert actions == [(Wait(),), (Wait(),), (Fail(),)]
+
+
+@pytest.mark.parametrize(
+    ("given", "is_dart"),
+    [
+        ({}, False),
+        ({"give_up": "dart"}, True),
+        ({"model_name": "dart-gui-7b"}, True),
+        ({"model_name": "org/DART-GUI"}, True),
+        ({"model_name": "ui-tars-standart"}, False),
+        ({"model_name": "dart-gui-7b", "give_up": "uitars"}, False),
+    ],
+)
+async def test_darts_models_give_up_at_once_and_in_words(given: dict[str, str], is_dart: bool) -> None:
+    said = [
+        "Action: call_user()",
+        "Action: finished(content='无法完成该任务')",
+        "Action: finished(content='The task is infeasible.')",
+        "Action: finished(content='This cannot be done here.')",
+    ]
+    for reply in said:
+        async with told("uitars", reply, **given) as talk:
+            (action,) = (await talk.agent.act(BEGIN)).actions
+            assert isinstance(action, Fail) is is_dart, reply
+    async with told("uitars", "Action: finished(content='It is done: 3 files.')", **given) as talk:
+        assert (await talk.agent.act(BEGIN)).actions == (Answer("It is done: 3 files."),)
+    async with told("uitars", "Action: error_env()", **given) as talk:
+        assert (await talk.agent.act(BEGIN)).actions == (Fail(),)
 
 
 # --- qwen ------------------------------------------------------------------------------------------------

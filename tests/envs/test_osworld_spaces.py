@@ -101,7 +101,7 @@ def test_a_call_is_read(space: str, arguments: object, expected: list[Action]) -
     [
         ("computer_13", "{broken", "the arguments are no JSON"),
         ("computer_13", "[1]", "the arguments are no object"),
-        ("computer_13", {"action_type": "CLICK", "parameters": {"x": 640, "y": 0}}, "x is 640; allowed: 0 to 639"),
+        ("computer_13", {"action_type": "CLICK", "parameters": {"xx": 640, "y": 0}}, "unknown parameter 'xx'"),
         ("computer_13", {"action_type": "CLICK", "parameters": {"mark": 3}}, "mark is 3; allowed: 1 to 2"),
         ("computer_13", {"action_type": "CLICK", "parameters": {"mark": True}}, "mark is True"),
         ("computer_13", {"action_type": "JUMP"}, "JUMP"),
@@ -111,8 +111,8 @@ def test_a_call_is_read(space: str, arguments: object, expected: list[Action]) -
         ("pyautogui", {"code": "pyautogui.click(tag_0)"}, "mark is 0; allowed: 1 to 2"),
         (
             "pyautogui",
-            {"code": "# so\npyautogui.click(tag_1)\npyautogui.click(640, 0)"},
-            "line 3, click: CLICK.x is 640",
+            {"code": "# so\npyautogui.click(tag_1)\npyautogui.press('retrun')"},
+            "line 3, press: key is 'retrun'",
         ),
         ("pyautogui", {"code": "pyautogui.click("}, "no valid Python"),
         ("pyautogui", {"code": ""}, "does nothing"),

@@ -130,6 +130,7 @@ class Maker:
                     actions=actions,
                     thought=thought + self.hostile,
                     completion=Completion(text=thought, prompt_tokens=1500, completion_tokens=60),
+                    notes=("CLICK: (4000, 5) is off the 1920x1080 screen; taken: (1919, 5)" + self.hostile,),
                     results=(self.hostile,) * len(actions),
                     screen=name,
                     seconds={"model": 2.1, "act": 0.2, "settle": 0.41},

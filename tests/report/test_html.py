@@ -141,6 +141,7 @@ def test_actions_and_thoughts_of_a_step(full_run: Path) -> None:
     assert step["actions"] == ['TYPING text="=SUM(B2:F2)\\n"', 'HOTKEY keys=["ctrl","s"]']
     assert step["thought"] == "I open the menu to find the bookmarks setting."
     assert step["took"] == "model 2.1 s, act 200 ms, settle 410 ms"
+    assert step["results"] == ["note: CLICK: (4000, 5) is off the 1920x1080 screen; taken: (1919, 5)"]
 
 
 def test_an_attempt_whose_files_are_gone_is_still_listed(full_run: Path, tmp_path: Path) -> None:

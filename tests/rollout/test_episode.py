@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from deskroll.actions import Click
 from deskroll.errors import DeskrollError, EvaluatorError
 from deskroll.rollout.backends.inline import InlineBackend
 from deskroll.rollout.live import Live
@@ -15,7 +16,7 @@ from deskroll.rollout.orders import EpisodeLimits, Order, RunSpec
 from deskroll.types import EpisodeKey, Phase, StopReason
 from tests.models.servers import Noted
 from tests.rollout import parts
-from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, until
+from tests.rollout.conftest import ANSWER, CALCULATE, DONE, INFEASIBLE, Runs, questions, script, until
 
 
 async def test_a_whole_episode(runs: Runs) -> None:
@@ -27,6 +28,20 @@ async def test_a_whole_episode(runs: Runs) -> None:
     assert episode.usage.cost_usd is None, "nobody knows the price of a scripted model, and a made-up 0 would be a lie"
     steps = runs.read().attempt(episode.key, 1).steps()
     assert [step.results for step in steps] == [("6*7 = 42",), ()]
+
+
+async def test_what_a_model_is_let_off_is_noted_in_the_step_and_costs_no_turn(runs: Runs) -> None:
+    arguments = {"action_type": "CLICK", "parameters": {"x": 9000, "y": 5, "why": "so"}}
+    say = script({"tools": [{"name": "computer", "arguments": arguments}]}, DONE)
+    (episode,) = await runs.run(say, questions(1, evaluator=INFEASIBLE), env="osworld", provider="sim")
+    assert (episode.steps, episode.actions) == (2, 2)
+    first, second = runs.read().attempt(episode.key, 1).steps()
+    assert first.actions == (Click("left", 1919, 5),)
+    assert first.notes == (
+        "CLICK has the unknown parameter 'why', which was ignored",
+        "CLICK: (9000, 5) is off the 1920x1080 screen; taken: (1919, 5)",
+    )
+    assert second.notes == ()
 
 
 async def test_every_second_belongs_to_one_phase(runs: Runs) -> None:

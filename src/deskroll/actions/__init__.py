@@ -36,6 +36,7 @@ from deskroll.actions.union import (
     Typing,
     Wait,
     check,
+    fit,
 )
 
 __all__ = [
@@ -65,4 +66,5 @@ __all__ = [
     "Wait",
     "canonical_key",
     "check",
+    "fit",
 ]

@@ -5,7 +5,7 @@ puts the action into the block's name instead: read it as `decode({"action": blo
 
 Coordinates are pixels of the desktop; an agent that shows the model a smaller picture scales them itself.
 `screenshot`, `zoom` and `cursor_position` only look: they need no Action, and the agent answers them from
-what it observes.
+what it observes. `done` and `fail` are OSWorld's own, which end the task.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from deskroll.actions.union import (
     Action,
     Button,
     Click,
+    Done,
     DoubleClick,
     DragTo,
+    Fail,
     Hotkey,
     KeyDown,
     KeyUp,
@@ -32,7 +34,7 @@ from deskroll.actions.union import (
     Scroll,
     Typing,
     Wait,
-    check,
+    fit,
 )
 from deskroll.errors import ActionError
 
@@ -46,19 +48,17 @@ _DIRECTIONS = {"up": (0, 1), "down": (0, -1), "left": (-1, 0), "right": (1, 0)}
 
 
 def decode(tool_input: object, width: int, height: int) -> list[Action]:
-    """Read one input into the actions it amounts to, each checked on the screen; none if it only looks."""
+    """Read one input into the actions it amounts to, each made to fit the screen; none if it only looks."""
     if not isinstance(tool_input, Mapping):
         raise ActionError(f"the input is {shown(tool_input)}; allowed: an object with action and its parameters")
     name = choice(tool_input.get("action"), "action", _TOOLS)
     tool = _TOOLS[name]
     rest = {field: value for field, value in tool_input.items() if field != "action"}
     try:
-        actions = tool.actions(given(rest, "it", tool.required, tool.optional))
-        for action in actions:
-            check(action, width, height)
+        actions = tool.actions(given(rest, "it", tool.required, tool.optional, whose=name))
+        return [fit(action, width, height) for action in actions]
     except ActionError as error:
         raise ActionError(f"{name}: {error}") from None
-    return actions
 
 
 def encode(action: Action) -> list[dict[str, object]]:
@@ -171,6 +171,8 @@ _TOOLS: dict[str, _Tool] = {
     "screenshot": _LOOK,
     "cursor_position": _LOOK,
     "zoom": _Tool(("region",), (), _look_at_region),
+    "done": _Tool((), (), lambda _: [Done()]),
+    "fail": _Tool((), (), lambda _: [Fail()]),
 }
 ACTIONS = tuple(_TOOLS)
 """The names of all actions."""

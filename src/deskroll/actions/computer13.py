@@ -1,7 +1,8 @@
 """OSWorld's computer_13 notation: thirteen computer actions and the words WAIT, FAIL and DONE, as JSON.
 
 Reads `{"action_type": "CLICK", "parameters": {"x": 1, "y": 2}}`, the same with the parameters beside
-`action_type`, and the three words as bare strings; writes the first form. Case does not matter.
+`action_type`, some of them there and some here, and the three words as bare strings; writes the first form. Case does
+not matter. What stands in both places counts as it stands in `parameters`.
 
 One addition: WAIT takes an optional `seconds`, so that every `Wait` survives the trip; OSWorld ignores it.
 """
@@ -14,7 +15,7 @@ from typing import Any, get_args
 import msgspec
 
 from deskroll.actions.fields import choice, given, integer, number, pixel, sequence, shown, text
-from deskroll.actions.keys import canonical_key
+from deskroll.actions.keys import canonical_key, chord
 from deskroll.actions.union import (
     COMPUTER_ACTIONS,
     Action,
@@ -27,7 +28,7 @@ from deskroll.actions.union import (
     Scroll,
     ToolCall,
     Wait,
-    check,
+    fit,
 )
 from deskroll.errors import ActionError
 
@@ -47,7 +48,7 @@ _PARAMETERS: dict[str, tuple[list[str], list[str]]] = {
 
 
 def decode(raw: object, width: int, height: int) -> Action:
-    """Read one action and check that it fits the screen; `ActionError` says which field is wrong and how."""
+    """Read one action, made to fit the screen; `ActionError` says which field is wrong and how."""
     if isinstance(raw, str):
         action: Action = _WORDS[choice(raw, "a bare action", _WORDS)]()
     elif isinstance(raw, Mapping):
@@ -60,8 +61,7 @@ def decode(raw: object, width: int, height: int) -> Action:
             f"the action is {shown(raw)}; allowed: an object with action_type and parameters, "
             f"or one of the words {', '.join(_WORDS)}"
         )
-    check(action, width, height)
-    return action
+    return fit(action, width, height)
 
 
 def encode(action: Action) -> dict[str, object]:
@@ -83,16 +83,12 @@ def encode(action: Action) -> dict[str, object]:
 
 def _parameters(kind: str, raw: Mapping[str, object]) -> Mapping[str, object]:
     beside = {name: value for name, value in raw.items() if name != "action_type"}
-    if "parameters" not in beside:
-        return beside
-    nested = beside.pop("parameters")
-    if beside:
-        raise ActionError(f"{kind} has {shown(next(iter(beside)))} beside parameters; put it inside, or drop it")
+    nested = beside.pop("parameters", None)
     if nested is None:
-        return {}
+        return beside
     if not isinstance(nested, Mapping):
         raise ActionError(f"{kind}.parameters is {shown(nested)}; allowed: an object")
-    return nested
+    return {**beside, **nested}
 
 
 def _build(kind: str, parameters: Mapping[str, object]) -> Action:
@@ -113,7 +109,7 @@ def _key(value: object, field: str) -> str:
 
 def _keys(value: object, field: str) -> tuple[str, ...]:
     names = sequence(value, field, "a list of keys, e.g. ['ctrl', 's']")
-    return tuple(_key(name, f"{field}[{n}]") for n, name in enumerate(names))
+    return tuple(key for n, name in enumerate(names) for key in chord(text(name, f"{field}[{n}]"), f"{field}[{n}]"))
 
 
 # A parameter's name says how it is read, whichever action it belongs to.

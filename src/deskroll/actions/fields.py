@@ -12,6 +12,7 @@ import math
 import reprlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from deskroll.actions.noting import note
 from deskroll.errors import ActionError
 
 _SHORT = reprlib.Repr()
@@ -82,15 +83,22 @@ def sequence(value: object, field: str, what: str, length: int | None = None) ->
 
 
 def given(
-    raw: Mapping[str, object], name: str, required: Collection[str], optional: Collection[str]
+    raw: Mapping[str, object], name: str, required: Collection[str], optional: Collection[str], *, whose: str = ""
 ) -> dict[str, object]:
-    """Return the parameters that are there (null counts as absent), and refuse unknown and missing ones."""
+    """Return the parameters that are there (null counts as absent), and refuse a set that lacks some.
+
+    One that is not known is left out, and noted, unless it looks like one that is and that is not there: models that
+    misspell a parameter mean it. `whose` is the name in notes, where that in messages is another.
+    """
     known = [*required, *optional]
     allowed = f"allowed: {', '.join(known)}" if known else "it takes no parameters"
     for field in raw:
-        if field not in known:
-            raise ActionError(f"{name} has the unknown parameter {shown(field)}; {near(str(field), known)}{allowed}")
-    there = {field: value for field, value in raw.items() if value is not None}
+        if field in known:
+            continue
+        if hint := near(str(field), [each for each in known if raw.get(each) is None]):
+            raise ActionError(f"{name} has the unknown parameter {shown(field)}; {hint}{allowed}")
+        note(f"{whose or name} has the unknown parameter {shown(field)}, which was ignored")
+    there = {field: value for field, value in raw.items() if field in known and value is not None}
     if missing := [field for field in required if field not in there]:
         raise ActionError(f"{name} lacks {' and '.join(missing)}; {allowed}")
     return there

@@ -60,6 +60,8 @@ _ALIASES: dict[str, str] = {
 
 _CHORD = re.compile(r"(?:\+|[^+]+)(?:\+(?:\+|[^+]+))*")
 _KEY = re.compile(r"(\+|[^+]+)(?:\+|$)")
+_DASHED = re.compile(r"(?i)(?P<held>(?:(?:ctrl|control|shift|alt|option|win|super|meta|cmd|command)-)+)(?P<last>[^+]+)")
+"""Keys to be held, and one more: only behind those does a dash join."""
 
 
 def canonical_key(name: str, field: str = "key") -> str:
@@ -78,7 +80,9 @@ def canonical_key(name: str, field: str = "key") -> str:
 
 
 def chord(text: str, field: str = "key") -> tuple[str, ...]:
-    """Read keys that are joined by +, which may itself be one of them: `ctrl+shift+t`, `ctrl++`, `a`."""
+    """Read keys joined by +, which may itself be one of them (`ctrl+shift+t`, `ctrl++`, `a`), or by -: `ctrl-s`."""
+    if dashed := _DASHED.fullmatch(text.strip()):
+        return tuple(canonical_key(key, field) for key in (*filter(None, dashed["held"].split("-")), dashed["last"]))
     if not _CHORD.fullmatch(text):
         raise ActionError(f"{field} is {shown(text)}; allowed: keys joined by +, as in ctrl+shift+t or ctrl++")
     return tuple(canonical_key(key.strip() or key, field) for key in _KEY.findall(text))

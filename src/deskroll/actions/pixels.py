@@ -4,8 +4,9 @@ Models write points in a grid of their own: a thousand by a thousand over whatev
 as their own processor has resized it. `Grid` maps both to the screen. Others name the pixels of the picture that they
 are shown, which may have another size than the screen: that is `Picture`'s.
 
-Guarantees: a point of a grid, its edges included, is a pixel of the screen. A pixel of a picture leads to the pixel of
-the screen that its centre lies on. Any other point is an `ActionError` that names the range.
+Guarantees: a point of a grid, its edges included, is a pixel of the screen; any other point counts as the nearest one
+of the edge, and that is noted. A pixel of a picture leads to the pixel of the screen that its centre lies on; what is
+none of its pixels is an `ActionError` that names the range (who reads what a model wrote makes it `fit` before).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import math
 
 import msgspec
 
+from deskroll.actions.noting import note
 from deskroll.actions.union import Action, Script
 from deskroll.errors import ActionError
 
@@ -32,8 +34,10 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     def pixel(self, x: float, y: float) -> Size:
         """The pixel that a point means."""
         columns, rows = self.cells
-        if not (0 <= x <= columns and 0 <= y <= rows):
-            raise ActionError(f"the point ({x:g}, {y:g}) is off the screen; allowed: x 0 to {columns}, y 0 to {rows}")
+        there = min(max(x, 0.0), float(columns)), min(max(y, 0.0), float(rows))
+        if there != (x, y):
+            note(f"({x:g}, {y:g}) is off the screen, which is {columns}x{rows}; taken: ({there[0]:g}, {there[1]:g})")
+        x, y = there
         width, height = self.screen
         return min(int(x * width / columns), width - 1), min(int(y * height / rows), height - 1)
 

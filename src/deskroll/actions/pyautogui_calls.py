@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from deskroll.actions.fields import choice, given, integer, number, pixel, sequence, text
-from deskroll.actions.keys import canonical_key
+from deskroll.actions.keys import canonical_key, chord
 from deskroll.actions.union import (
     Action,
     Button,
@@ -71,7 +71,7 @@ def perform(name: str, arguments: Sequence[object], keywords: Arguments) -> list
     positional = dict(zip(parameters, arguments, strict=False))
     if twice := positional.keys() & keywords.keys():
         raise ActionError(f"{min(twice)} is given twice")
-    bound = given({**positional, **keywords}, "the call", call.required, call.optional)
+    bound = given({**positional, **keywords}, "the call", call.required, call.optional, whose=name)
     if bound.get("logScreenshot"):
         raise NotPlainError  # it writes a file
     return call.actions(bound)
@@ -147,7 +147,7 @@ def _press(arguments: Arguments) -> list[Action]:
 def _hotkey(arguments: Sequence[object]) -> list[Action]:
     as_list = bool(arguments) and isinstance(arguments[0], list | tuple)
     names = sequence(arguments[0], "keys", "a list of keys") if as_list else arguments
-    return [Hotkey(tuple(_key(name) for name in names))]
+    return [Hotkey(tuple(key for name in names for key in chord(text(name, "key"))))]
 
 
 def _key(name: object) -> str:

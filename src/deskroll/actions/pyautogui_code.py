@@ -6,8 +6,8 @@ Plain source becomes Actions: pyautogui's own calls with literal arguments, `tim
 means what Python says it means.
 
 Where plain calls differ from pyautogui, on purpose: `duration`, `interval`, `tween` and PAUSE are ignored,
-since they only slow things down; a name that is no key, or a point off the screen, is an error, where
-pyautogui does nothing or stops at the edge; and text beyond ASCII is typed, where pyautogui drops it.
+since they only slow things down; a name that is no key is an error, where pyautogui does nothing; a parameter
+that a call does not have is left out; and text beyond ASCII is typed, where pyautogui drops it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import textwrap
 import warnings
 from collections.abc import Sequence
 
+from deskroll.actions.noting import note, noting
 from deskroll.actions.pyautogui_calls import NAMES, NotPlainError, perform
 from deskroll.actions.union import (
     Action,
@@ -40,6 +41,7 @@ from deskroll.actions.union import (
     Typing,
     Wait,
     check,
+    fit,
 )
 from deskroll.errors import ActionError
 
@@ -51,12 +53,15 @@ _BUTTONS = frozenset({"LEFT", "MIDDLE", "RIGHT", "PRIMARY", "SECONDARY"})
 
 
 def decode(source: str, width: int, height: int) -> list[Action]:
-    """Read source into actions and check that each fits the screen; `ActionError` names the wrong line."""
+    """Read source into actions, each made to fit the screen; `ActionError` names the wrong line."""
     if source[:1].isspace():
         source = textwrap.dedent(source)
     body = _parse(source).body
     try:
-        actions = _plain_actions(body, width, height)
+        with noting() as notes:  # of plain calls: a script is run as it stands
+            actions = _plain_actions(body, width, height)
+        for each in notes:
+            note(each)
     except NotPlainError:
         actions = _script_actions(source, body)
         check(actions[0], width, height)
@@ -177,12 +182,9 @@ def _call(call: ast.Call, width: int, height: int) -> list[Action]:
     arguments = [_literal(node) for node in call.args]
     keywords = {_keyword(keyword): _literal(keyword.value) for keyword in call.keywords}
     try:
-        actions = perform(name, arguments, keywords)
-        for action in actions:
-            check(action, width, height)
+        return [fit(action, width, height) for action in perform(name, arguments, keywords)]
     except ActionError as error:
         raise ActionError(f"line {call.lineno}, {name}: {error}") from None
-    return actions
 
 
 def _keyword(keyword: ast.keyword) -> str:

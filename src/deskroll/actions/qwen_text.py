@@ -31,11 +31,12 @@ from deskroll.actions import (
     Scroll,
     Typing,
     Wait,
-    check,
+    fit,
 )
 from deskroll.actions.fields import choice, number, sequence, shown
 from deskroll.actions.fields import text as read_text
 from deskroll.actions.keys import chord
+from deskroll.actions.noting import note
 from deskroll.actions.pixels import Grid, Size
 from deskroll.actions.reading import Reading
 from deskroll.errors import ActionError
@@ -49,20 +50,21 @@ _EXAMPLE = (
 _THINKING = re.compile(r"</?think(?:ing)?>")
 _ACTION_LINE = re.compile(r"^\s*action\s*:\s*", re.IGNORECASE)
 
+_PARAMETERS = frozenset({"action", "keys", "key", "text", "coordinate", "pixels", "time", "status"})
+"""Those that any action has."""
+
 Arguments = Mapping[str, object]
 
 
 def parse(text: str, grid: Grid, pixels_a_click: int = 1) -> Reading:
-    """What a reply says and does, each action checked on the screen; `scroll` counts so many pixels as one click."""
+    """What a reply says and does, each action made to fit the screen; `scroll` counts so many pixels as one click."""
     calls = list(_calls(text))
     if not calls:
         raise ActionError(f"there is no call of {NAME} in the reply; end it with  {_EXAMPLE}")
     actions: list[Action] = []
     for call in calls:
         actions += _actions(_arguments(call), grid, pixels_a_click)
-    for action in actions:
-        check(action, *grid.screen)
-    return Reading(thought=_thought(text), actions=tuple(actions))
+    return Reading(thought=_thought(text), actions=tuple(fit(action, *grid.screen) for action in actions))
 
 
 def as_text(name: str, arguments: str) -> str:
@@ -129,6 +131,9 @@ def _actions(given: Arguments, grid: Grid, pixels_a_click: int) -> list[Action]:
     # Models fill in parameters of other actions, too: those are left alone.
     there = {name: value for name, value in given.items() if value is not None}
     name = choice(there.get("action"), "action", (*_ACTIONS, "scroll", "hscroll"))
+    for each in there:
+        if each not in _PARAMETERS:
+            note(f"{name} has the unknown parameter {shown(each)}, which was ignored")
     try:
         if name in ("scroll", "hscroll"):
             return _scroll(there, grid, pixels_a_click, across=name == "hscroll")

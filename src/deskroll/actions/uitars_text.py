@@ -12,10 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 from deskroll.actions import (
     Action,
     Answer,
+    Button,
     Click,
     Done,
     DoubleClick,
@@ -24,15 +26,19 @@ from deskroll.actions import (
     Hotkey,
     KeyDown,
     KeyUp,
+    MouseDown,
+    MouseUp,
     MoveTo,
     Press,
     RightClick,
     Scroll,
     Typing,
     Wait,
-    check,
+    fit,
 )
+from deskroll.actions.fields import choice
 from deskroll.actions.keys import chord
+from deskroll.actions.noting import note
 from deskroll.actions.pixels import Grid, Size
 from deskroll.actions.reading import Reading
 from deskroll.errors import ActionError, plain
@@ -60,23 +66,29 @@ _LINES = 8
 """How many lines that look like calls a text may hold."""
 _WHEEL = {"up": (0, WHEEL), "down": (0, -WHEEL), "left": (-WHEEL, 0), "right": (WHEEL, 0)}
 
+CALL_USER = "call_user"
+_AT = ("start_box", "point", "start_point")
+_TO = ("end_box", "end_point")
+
 Arguments = Mapping[str, str]
 
 
-def parse(text: str, grid: Grid) -> Reading:
-    """What a reply says and does, each action checked on the screen."""
+def parse(text: str, grid: Grid, call_user: Callable[[], Action] = Fail) -> Reading:
+    """What a reply says and does, each action made to fit the screen; `call_user` is asked what such a call means."""
     thought, wanted = _split(text)
     actions: list[Action] = []
     for name, arguments in _calls(wanted):
+        kind = _ACTIONS[name]
         try:
-            actions += _ACTIONS[name].actions(arguments, grid)
+            actions += [call_user()] if name == CALL_USER else kind.actions(arguments, grid)
         except ActionError as error:
             raise ActionError(f"{name}: {error}") from None
+        for each in arguments:
+            if each not in kind.takes:
+                note(f"{name} has the unknown parameter {plain(each, 40)!r}, which was ignored")
     if not actions:
         raise ActionError(f"there is no action in the reply; end it with a line  Action: {_EXAMPLE}")
-    for action in actions:
-        check(action, *grid.screen)
-    return Reading(thought=thought, actions=tuple(actions))
+    return Reading(thought=thought, actions=tuple(fit(action, *grid.screen) for action in actions))
 
 
 def with_box_tokens(text: str) -> str:
@@ -144,7 +156,7 @@ def _arguments(body: str) -> Arguments | None:
     return given
 
 
-def _point(arguments: Arguments, grid: Grid, names: tuple[str, ...] = ("start_box", "point", "start_point")) -> Size:
+def _point(arguments: Arguments, grid: Grid, names: tuple[str, ...] = _AT) -> Size:
     box = next((arguments[name] for name in names if arguments.get(name)), None)
     if box is None:
         raise ActionError(f"{names[0]} is missing; write it like {names[0]}='(100,200)'")
@@ -157,18 +169,18 @@ def _point(arguments: Arguments, grid: Grid, names: tuple[str, ...] = ("start_bo
 
 
 def _drag(arguments: Arguments, grid: Grid) -> list[Action]:
-    start, end = _point(arguments, grid), _point(arguments, grid, ("end_box", "end_point"))
+    start, end = _point(arguments, grid), _point(arguments, grid, _TO)
     return [MoveTo(*start), DragTo(*end)]
 
 
 def _scroll(arguments: Arguments, grid: Grid) -> list[Action]:
-    if "direction" not in arguments and (arguments.get("end_box") or arguments.get("end_point")):
+    if "direction" not in arguments and any(map(arguments.get, _TO)):
         return _drag(arguments, grid)  # as on a touch screen
     direction = arguments.get("direction", "").strip().lower()
     if direction not in _WHEEL:
         raise ActionError(f"direction is {plain(direction, 40)!r}; allowed: {', '.join(_WHEEL)}")
     there: list[Action] = []
-    if any(arguments.get(name) for name in ("start_box", "point", "start_point")):
+    if any(map(arguments.get, _AT)):
         there = [MoveTo(*_point(arguments, grid))]
     return [*there, Scroll(*_WHEEL[direction])]
 
@@ -193,6 +205,12 @@ def _type(arguments: Arguments, grid: Grid) -> list[Action]:
     return [Typing(_unescaped(arguments["content"]))]
 
 
+def _button(arguments: Arguments, grid: Grid, kind: type[MouseDown | MouseUp]) -> list[Action]:
+    there: list[Action] = [MoveTo(*_point(arguments, grid))] if any(map(arguments.get, _AT)) else []
+    button: Button = choice(arguments.get("button", "left"), "button", get_args(Button))  # type: ignore[assignment]
+    return [*there, kind(button)]
+
+
 def _finished(arguments: Arguments, grid: Grid) -> list[Action]:
     content = _unescaped(arguments.get("content", "")).strip()
     return [Answer(content)] if content else [Done()]
@@ -208,8 +226,12 @@ class _Kind:
 
     actions: Callable[[Arguments, Grid], list[Action]]
     example: str
+    takes: frozenset[str] = frozenset(_AT)
+    """The names of its arguments."""
 
 
+_DRAG, _KEY = frozenset((*_AT, *_TO)), frozenset(("key", "hotkey", "press"))
+_HELD = frozenset((*_AT, "button"))
 _EXAMPLE = "click(start_box='(100,200)')"
 _ACTIONS: dict[str, _Kind] = {
     "click": _Kind(lambda a, g: [Click("left", *_point(a, g))], _EXAMPLE),
@@ -217,15 +239,20 @@ _ACTIONS: dict[str, _Kind] = {
     "left_double": _Kind(lambda a, g: [DoubleClick(*_point(a, g))], "left_double(start_box='(100,200)')"),
     "right_single": _Kind(lambda a, g: [RightClick(*_point(a, g))], "right_single(start_box='(100,200)')"),
     "hover": _Kind(lambda a, g: [MoveTo(*_point(a, g))], "hover(start_box='(100,200)')"),
-    "drag": _Kind(_drag, "drag(start_box='(100,200)', end_box='(300,400)')"),
-    "select": _Kind(_drag, "select(start_box='(100,200)', end_box='(300,400)')"),
-    "hotkey": _Kind(_hotkey, "hotkey(key='ctrl c')"),
-    "press": _Kind(_hotkey, "press(key='enter')"),
-    "keydown": _Kind(lambda a, g: [KeyDown(key) for key in _keys(a)], "keydown(key='shift')"),
-    "keyup": _Kind(lambda a, g: [KeyUp(key) for key in _keys(a)], "keyup(key='shift')"),
-    "type": _Kind(_type, "type(content='some text')"),
-    "scroll": _Kind(_scroll, "scroll(start_box='(100,200)', direction='down')"),
-    "wait": _Kind(lambda a, g: [Wait(WAIT_S)], "wait()"),
-    "finished": _Kind(_finished, "finished(content='')"),
-    "call_user": _Kind(lambda a, g: [Fail()], "call_user()"),
+    "move_to": _Kind(lambda a, g: [MoveTo(*_point(a, g))], "move_to(start_box='(100,200)')"),
+    "mouse_down": _Kind(lambda a, g: _button(a, g, MouseDown), "mouse_down(start_box='(100,200)')", _HELD),
+    "mouse_up": _Kind(lambda a, g: _button(a, g, MouseUp), "mouse_up(start_box='(100,200)')", _HELD),
+    "drag": _Kind(_drag, "drag(start_box='(100,200)', end_box='(300,400)')", _DRAG),
+    "select": _Kind(_drag, "select(start_box='(100,200)', end_box='(300,400)')", _DRAG),
+    "hotkey": _Kind(_hotkey, "hotkey(key='ctrl c')", _KEY),
+    "press": _Kind(_hotkey, "press(key='enter')", _KEY),
+    "keydown": _Kind(lambda a, g: [KeyDown(key) for key in _keys(a)], "keydown(key='shift')", _KEY),
+    "keyup": _Kind(lambda a, g: [KeyUp(key) for key in _keys(a)], "keyup(key='shift')", _KEY),
+    "release": _Kind(lambda a, g: [KeyUp(key) for key in _keys(a)], "release(key='shift')", _KEY),
+    "type": _Kind(_type, "type(content='some text')", frozenset({"content"})),
+    "scroll": _Kind(_scroll, "scroll(start_box='(100,200)', direction='down')", _DRAG | {"direction"}),
+    "wait": _Kind(lambda a, g: [Wait(WAIT_S)], "wait()", frozenset()),
+    "finished": _Kind(_finished, "finished(content='')", frozenset({"content"})),
+    "error_env": _Kind(lambda a, g: [Fail()], "error_env()", frozenset()),
+    CALL_USER: _Kind(lambda a, g: [Fail()], "call_user()", frozenset()),
 }

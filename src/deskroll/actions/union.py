@@ -1,4 +1,4 @@
-"""The Action records and `check`, which says whether one fits a screen.
+"""The Action records, `check`, which says whether one fits a screen, and `fit`, which makes it do so.
 
 Fields are JSON-friendly and the records are tagged by `type`, so an Action crosses the wire as
 `{"type": "CLICK", "x": 10, "y": 20}` and comes back equal. msgspec holds the field types when an Action is
@@ -14,6 +14,7 @@ import msgspec
 
 from deskroll.actions.fields import shown
 from deskroll.actions.keys import canonical_key
+from deskroll.actions.noting import note
 from deskroll.errors import ActionError
 
 Button = Literal["left", "middle", "right"]
@@ -196,6 +197,22 @@ def check(action: Action, width: int, height: int) -> None:
             raise ActionError(f"{kind}.dx, dy are {shown(dx)}, {shown(dy)}; allowed: -{MAX_SCROLL} to {MAX_SCROLL}")
         case Wait(seconds=float() | int() as seconds) if not 0 <= seconds <= MAX_WAIT_S:
             raise ActionError(f"{kind}.seconds is {shown(seconds)}; allowed: 0 to {MAX_WAIT_S:g}")
+
+
+def fit(action: Action, width: int, height: int) -> Action:
+    """The action as it fits the screen: a point beyond is brought to the edge, as pyautogui does, and that is noted.
+
+    All else is as `check` has it.
+    """
+    x, y = getattr(action, "x", None), getattr(action, "y", None)
+    if x is not None and y is not None:
+        there = min(max(x, 0), width - 1), min(max(y, 0), height - 1)
+        if there != (x, y):
+            kind = action.__struct_config__.tag
+            note(f"{kind}: ({shown(x)}, {shown(y)}) is off the {width}x{height} screen; taken: {there}")
+            action = msgspec.structs.replace(action, x=there[0], y=there[1])
+    check(action, width, height)
+    return action
 
 
 def _check_point(kind: str, x: int | None, y: int | None, width: int, height: int) -> None:

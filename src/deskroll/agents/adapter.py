@@ -26,6 +26,7 @@ import msgspec
 from pydantic import ConfigDict, Field
 
 from deskroll.actions import Action, Done, Fail, Wait, computer13, pyautogui_code
+from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Picture, Size
 from deskroll.agents.base import ModelProtocol, Surroundings
 from deskroll.agents.image import image_size
@@ -82,13 +83,14 @@ class AdapterAgent:
         )
         try:
             response, given = _split(predicted)
-            actions = self._actions(given)
+            with noting() as notes:
+                actions = self._actions(given)
         except ActionError as error:
             return self._again(str(error), predicted)
         if not actions:
             return self._again("predict gave no actions", predicted)
         self._useless = 0
-        return Decision(actions=tuple(actions), thought=_thought(response))
+        return Decision(actions=tuple(actions), thought=_thought(response), notes=tuple(notes))
 
     def _actions(self, given: Sequence[object]) -> list[Action]:
         """What a prediction means on the desktop: it was made on the picture that was shown last."""

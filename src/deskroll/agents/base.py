@@ -38,6 +38,8 @@ class Surroundings:
     """What is attempted; None where somebody tries an agent out by hand."""
     sample: int = 0
     """Which of the task's samples it is."""
+    model_name: str = ""
+    """What the run calls its model; empty where none is asked."""
     screen: tuple[int, int] | None = None
     """Width and height of the desktop, in pixels; None where the environment has no screen."""
     shown: tuple[int, int] | None = None

@@ -16,6 +16,7 @@ import msgspec
 from pydantic import Field
 
 from deskroll.actions import Action, Answer
+from deskroll.actions.noting import noting
 from deskroll.agents.base import Surroundings
 from deskroll.agents.conversation import Conversation
 from deskroll.config import Settings
@@ -75,11 +76,12 @@ class ChatAgent:
         decision = Decision(thought=completion.text, completion=completion, sent=sent)
         completion = _answerable(completion)
         self._conversation.add(Message.assistant(completion))
-        actions, wrong = self._read(completion)
+        with noting() as notes:
+            actions, wrong = self._read(completion)
         if wrong:
             return self._mend(decision, completion, wrong)
         self._useless = 0
-        return msgspec.structs.replace(decision, actions=tuple(actions))
+        return msgspec.structs.replace(decision, actions=tuple(actions), notes=tuple(notes))
 
     def _read(self, completion: Completion) -> tuple[list[Action], dict[int, str]]:
         """The actions of a reply, and what is wrong with it, by the number of the call (-1: with all of it)."""

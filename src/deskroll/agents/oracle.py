@@ -24,6 +24,7 @@ from pydantic import Field
 
 from deskroll.actions import Action, Answer, Done, Wait
 from deskroll.actions.computer13 import decode
+from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Picture, Size
 from deskroll.agents.base import ModelProtocol, Surroundings
 from deskroll.agents.image import image_size
@@ -178,12 +179,21 @@ def _action(written: object, screen: Size, seen: _Seen | None) -> Action:
             return Answer(text)
     target = _on(written)
     if target is None or not isinstance(written, Mapping):
-        return decode(written, *screen)
+        return _exact(written, screen)
     x, y = (seen.pixel(target) if seen is not None else None) or (0, 0)
     inner = written.get("parameters")
     given = dict(inner) if isinstance(inner, Mapping) else {k: v for k, v in written.items() if k != "action_type"}
     given.pop("on")
-    return decode({"action_type": written.get("action_type"), "parameters": {**given, "x": x, "y": y}}, *screen)
+    return _exact({"action_type": written.get("action_type"), "parameters": {**given, "x": x, "y": y}}, screen)
+
+
+def _exact(written: object, screen: Size) -> Action:
+    """The action, just as it is written: who writes a solution is told what a model is let off."""
+    with noting() as notes:
+        action = decode(written, *screen)
+    if notes:
+        raise ActionError(notes[0])
+    return action
 
 
 def _written(task: Task, play: str) -> Sequence[object]:

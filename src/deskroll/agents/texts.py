@@ -17,6 +17,7 @@ from typing import ClassVar
 import msgspec
 from pydantic import Field
 
+from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Size
 from deskroll.actions.reading import Reading
 from deskroll.agents.base import Surroundings
@@ -93,11 +94,12 @@ class TextAgent:
         self._conversation.add(Message("assistant", self.kept(said)))
         decision = Decision(thought=said, completion=completion, sent=sent)
         try:
-            reading = self._read(said, completion)
+            with noting() as notes:
+                reading = self._read(said, completion)
         except ActionError as error:
             return self._mend(decision, str(error))
         self._useless = 0
-        return msgspec.structs.replace(decision, actions=reading.actions, thought=reading.thought)
+        return msgspec.structs.replace(decision, actions=reading.actions, thought=reading.thought, notes=tuple(notes))
 
     def _read(self, said: str, completion: Completion) -> Reading:
         try:

@@ -1,4 +1,4 @@
-"""UITarsAgent: ByteDance's UI-TARS models, versions 1 and 1.5.
+"""UITarsAgent: ByteDance's UI-TARS models, versions 1 and 1.5, and what was trained from them (DART's).
 
 Version 1 writes points in a grid of 1000 by 1000, version 1.5 in pixels of the image as its processor resizes it (both
 sides multiples of 28). History: all texts, the last `max_images` screens. The notation is the models' own;
@@ -7,13 +7,14 @@ whoever wants the words of their training around it, too, sets `prompt`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import msgspec
 from pydantic import Field, field_validator
 
-from deskroll.actions import Action, Fail, Wait
+from deskroll.actions import Action, Answer, Fail, Wait
 from deskroll.actions.pixels import THOUSAND, Grid, smart_resize
 from deskroll.actions.reading import Reading
 from deskroll.actions.uitars_text import parse, with_box_tokens
@@ -51,6 +52,13 @@ call_user() # the task cannot be done, or needs a person
 {instruction}
 """
 _FACTOR = 28
+_OF_DART = re.compile(r"(?<![a-z])dart", re.IGNORECASE)
+_CANNOT = re.compile(
+    r"无法|不可行|不能完成|无法完成|做不到|\b(?:infeasible|unfeasible|not feasible|impossible|not possible|unable to)\b"
+    r"|\b(?:can(?:not|'t| not)) be (?:done|completed|performed|accomplished|achieved)\b",
+    re.IGNORECASE,
+)
+"""How DART's models say in words that a task cannot be done."""
 
 
 class UITarsSettings(TextSettings):
@@ -68,6 +76,9 @@ class UITarsSettings(TextSettings):
     """Version 1.5: the server's processor shrinks images beyond so many pixels."""
     call_user_tolerance: int = Field(default=3, ge=0)
     """How many calls for the user are answered by waiting, before one means that the task cannot be done."""
+    give_up: Literal["auto", "uitars", "dart"] = "auto"
+    """How models say that a task cannot be done: `uitars` by calling the user so often; `dart` by the first such call,
+    or by a `finished` whose content says so; `auto`: as DART's models do, where the model's name begins a word so."""
 
     @field_validator("version", mode="before")
     @classmethod
@@ -85,7 +96,9 @@ class UITarsAgent(TextAgent):
     def __init__(self, surroundings: Surroundings, settings: UITarsSettings) -> None:
         super().__init__(surroundings, settings)
         self._options = settings
-        self._patience = settings.call_user_tolerance
+        family = "dart" if _OF_DART.search(surroundings.model_name) else "uitars"
+        self._is_dart = (family if settings.give_up == "auto" else settings.give_up) == "dart"
+        self._patience = 0 if self._is_dart else settings.call_user_tolerance
 
     def opening(self, instruction: str) -> tuple[Sequence[Message], str]:
         """The prompt, in a message of its own; screens follow in theirs."""
@@ -99,8 +112,10 @@ class UITarsAgent(TextAgent):
 
     def read(self, text: str) -> Reading:
         """Read `Thought: ... Action: ...`."""
-        reading = parse(text, self._grid())
-        return msgspec.structs.replace(reading, actions=tuple(map(self._patient, reading.actions)))
+        reading = parse(text, self._grid(), self._called)
+        if not self._is_dart:
+            return reading
+        return msgspec.structs.replace(reading, actions=tuple(map(_given_up, reading.actions)))
 
     def _grid(self) -> Grid:
         options = self._options
@@ -109,9 +124,14 @@ class UITarsAgent(TextAgent):
         cells = smart_resize(self.image, factor=_FACTOR, least=options.min_pixels, most=options.max_pixels)
         return Grid(cells=cells, screen=self.screen)
 
-    def _patient(self, action: Action) -> Action:
+    def _called(self) -> Action:
         """Nobody is there to be called: the model waits instead, until it has asked often enough."""
-        if not isinstance(action, Fail) or self._patience == 0:
-            return action
+        if self._patience == 0:
+            return Fail()
         self._patience -= 1
         return Wait()
+
+
+def _given_up(action: Action) -> Action:
+    """FAIL for an answer that says that the task cannot be done."""
+    return Fail() if isinstance(action, Answer) and _CANNOT.search(action.text) else action

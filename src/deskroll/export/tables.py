@@ -45,10 +45,10 @@ EPISODES = pa.schema({
     "folder": pa.string(),
 })  # fmt: skip
 STEPS = pa.schema({
-    **_KEY, "step": pa.int32(), "actions": _TEXTS, "thought": pa.string(), "results": _TEXTS, "screen": pa.string(),
-    "settled": pa.string(), **_SECONDS, "text": pa.string(), "reasoning": pa.string(), "tool_calls": _TEXTS,
-    "finish_reason": pa.string(), "model": pa.string(), "version": pa.string(), "prompt_tokens": pa.int64(),
-    "completion_tokens": pa.int64(), "cost_usd": pa.float64(), "tries": pa.int32(),
+    **_KEY, "step": pa.int32(), "actions": _TEXTS, "thought": pa.string(), "notes": _TEXTS, "results": _TEXTS,
+    "screen": pa.string(), "settled": pa.string(), **_SECONDS, "text": pa.string(), "reasoning": pa.string(),
+    "tool_calls": _TEXTS, "finish_reason": pa.string(), "model": pa.string(), "version": pa.string(),
+    "prompt_tokens": pa.int64(), "completion_tokens": pa.int64(), "cost_usd": pa.float64(), "tries": pa.int32(),
     "prompt_token_ids": pa.list_(pa.int64()), "token_ids": pa.list_(pa.int64()), "logprobs": pa.list_(pa.float64()),
     "sent_messages": pa.int32(), "sent_withheld": pa.list_(pa.int32()),
 })  # fmt: skip
@@ -166,7 +166,8 @@ def _role(message: bytes) -> str | None:
 def _step_row(step: Step, folder: str) -> Row:
     row: Row = {
         "step": step.index, "actions": [msgspec.json.encode(each).decode() for each in step.actions],
-        "thought": _text(step.thought), "results": [_text(each) for each in step.results],
+        "thought": _text(step.thought), "notes": [_text(each) for each in step.notes],
+        "results": [_text(each) for each in step.results],
         "screen": f"{folder}/{step.screen}" if step.screen else None, "settled": step.settled or None,
         **_seconds(step.seconds),
     }  # fmt: skip

@@ -175,6 +175,7 @@ class Kit:
             scribe=scribe,
             task=order.task,
             sample=order.key.sample,
+            model_name=self.model_name,
             screen=None if spec is None else (spec.width, spec.height),
             shown=None if spec is None else _shown(settings, spec),
         )

@@ -63,7 +63,9 @@ class Notebook:
 
     def decided(self, decision: Decision) -> None:
         """The agent has decided: from now on what happens may be its doing."""
-        msgspec.json.encode((decision.actions, decision.thought))  # what cannot be written down is no decision
+        msgspec.json.encode(
+            (decision.actions, decision.thought, decision.notes)
+        )  # what cannot be written down is no decision
         self._pending = decision
         self._actions += len(decision.actions)
         self.budget.used(decision.completion)
@@ -93,6 +95,7 @@ class Notebook:
                 thought=decision.thought,
                 completion=decision.completion,
                 sent=decision.sent,
+                notes=decision.notes,
                 results=tuple(map(_writable, seen.results)),
                 screen=self.writer.screen(seen.screenshot) if seen.screenshot else "",
                 seconds={

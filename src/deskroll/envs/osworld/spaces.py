@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from deskroll.actions import COMPUTER_ACTIONS, Action, Done, Fail, Wait, claude, computer13, pyautogui_code
+from deskroll.actions import COMPUTER_ACTIONS, Action, Wait, claude, computer13, pyautogui_code
 from deskroll.envs.osworld.tags import Marks, decode_tagged, place_of
 from deskroll.errors import ActionError
 from deskroll.types import Tool, ToolRequest
@@ -130,8 +130,6 @@ _MARKED_PYAUTOGUI = _with(
 
 def _claude(raw: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
     given = dict(raw)
-    if given.get("action") in ("done", "fail"):
-        return (Done() if given["action"] == "done" else Fail(),)
     if "mark" in given:
         given["coordinate"] = list(place_of(given.pop("mark"), marks))
     # What only looks is a wait of no time: the screen is shown after every action.
@@ -147,7 +145,7 @@ _CLAUDE = Tool(
     parameters={
         "type": "object",
         "properties": {
-            "action": {"type": "string", "enum": [*claude.ACTIONS, "done", "fail"]},
+            "action": {"type": "string", "enum": list(claude.ACTIONS)},
             "coordinate": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
             "start_coordinate": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
             "text": {"type": "string", "description": "What to type, a key or keys such as ctrl+s, or keys held."},
