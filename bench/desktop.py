@@ -23,7 +23,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parent))
 from common import Figures, cpu_load, median, options, percentile
-from deskroll.actions import Action, Click, Hotkey, Press
+from deskroll.actions import Action, Click, Hotkey, Press, Typing
 from deskroll.desktops.base import Address, DesktopSpec, Settle
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.local import places
@@ -48,6 +48,7 @@ async def main() -> None:
             await acts(desktop, figures, 3 if quick else 15)
         await provider.stop(address.id)
         await settles(provider, figures, quick)
+        await starts(provider, figures, 1 if quick else 20)
         await trees(provider, figures, 1 if quick else 5)
     figures.finish()
 
@@ -298,6 +299,49 @@ async def _dialog(desktop: GuestDesktop, sampler: Sampler, case: Case) -> Outcom
     if last is None:
         raise SystemExit(f"{case.name}: nothing happened on the screen")
     return Outcome((returned - min(last, returned)) * 1000, _same(result.screenshot, final))
+
+
+START_CASES: list[tuple[str, list[Action]]] = [
+    ("mousepad", [Typing(text="milk and honey"), Hotkey(keys=("ctrl", "s"))]),
+    ("mousepad", [Hotkey(keys=("ctrl", "o"))]),
+    ("galculator", [Typing(text="12*12=")]),
+]
+LATEST_INPUT_S = 0.3
+START_WATCH_S = 2.0
+"""How long after such a step the screen is watched: programs that start on a busy machine are late by seconds."""
+
+
+async def starts(provider: LocalProvider, figures: Figures, rounds: int) -> None:
+    """Input for a window that has just appeared, on three desktops at once, idle and at a load of 8.
+
+    The longest wait is long, so that none is capped: what is measured is whether a screen that is said to have settled
+    has.
+    """
+    outcomes: list[bool] = []
+    for load in (0, 8):
+        with cpu_load(load):
+            lanes = (_lane(provider, *case, rounds) for case in START_CASES)
+            right = [each for lane in await asyncio.gather(*lanes) for each in lane]
+        print(f"  settle, at the start, load {load}   {sum(right)}/{len(right)} right")
+        outcomes += right
+    figures.add("settle_correct_share_start", sum(outcomes) / len(outcomes), f"{len(outcomes)} steps")
+
+
+async def _lane(provider: LocalProvider, program: str, actions: list[Action], rounds: int) -> list[bool]:
+    delays = (LATEST_INPUT_S * number / max(1, rounds - 1) for number in range(rounds))
+    return [await _start(provider, program, actions, delay) for delay in delays]
+
+
+async def _start(provider: LocalProvider, program: str, actions: list[Action], delay: float) -> bool:
+    address = await provider.boot(DesktopSpec(width=1024, height=768))
+    async with GuestDesktop(address) as desktop:
+        await open_program(desktop, [program], program)
+        await asyncio.sleep(delay)
+        result = await desktop.step(actions, settle=Settle(cap=20.0))
+        await asyncio.sleep(START_WATCH_S)
+        right = _same(result.screenshot, await desktop.screenshot())
+    await provider.stop(address.id)
+    return right
 
 
 async def trees(provider: LocalProvider, figures: Figures, count: int) -> None:

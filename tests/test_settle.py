@@ -12,16 +12,23 @@ BUTTON = Rect(200, 200, 80, 30)
 CARET = Rect(300, 300, 2, 18)
 
 
-def outcome_at(settler: Settler, changes: list[Change], *, busy_until: float = 0.0) -> tuple[SettleOutcome, float]:
+def outcome_at(
+    settler: Settler, changes: list[Change], *, busy_until: float = 0.0, read_at: float = 0.0
+) -> tuple[SettleOutcome, float]:
     """Play changes to a settler whose action ended at 0, and tell what it says and when."""
     settler.acted(0.0)
-    now, waiting = 0.0, sorted(changes)
+    now, waiting, read = 0.0, sorted(changes), False
     while True:
+        if not read and now >= read_at:
+            settler.read(now)
+            read = True
         answer = settler.poll(now, busy=now < busy_until)
         if isinstance(answer, SettleOutcome):
             return answer, now
         assert answer > now
-        if waiting and waiting[0].at <= answer:
+        if not read and read_at <= answer and not (waiting and waiting[0].at < read_at):
+            now = read_at
+        elif waiting and waiting[0].at <= answer:
             now = max(now, waiting[0].at)
             settler.changed(waiting.pop(0))
         else:
@@ -64,6 +71,15 @@ def test_time_stands_still_while_a_program_waits_for_the_cpu() -> None:
     assert outcome_at(settler(), [], busy_until=100.0) == (SettleOutcome.NO_REACTION, 2.0)
 
 
+def test_nothing_counts_before_the_input_was_read() -> None:
+    started = [Change(0.01, WINDOW)]  # the window that has just appeared is painted
+    assert outcome_at(settler(), started, read_at=1.0) == (SettleOutcome.SETTLED, 1.0 + 0.15)
+    assert outcome_at(settler(), [*started, Change(1.1, WINDOW)], read_at=1.0) == (SettleOutcome.SETTLED, 1.1 + 0.15)
+    assert outcome_at(settler(), [], read_at=1.0) == (SettleOutcome.NO_REACTION, 1.0 + 0.4)
+    assert outcome_at(settler(), started, read_at=9.0) == (SettleOutcome.CAPPED, 2.0)
+    assert outcome_at(settler(), [], read_at=9.0) == (SettleOutcome.CAPPED, 2.0)
+
+
 def test_what_blinked_before_is_ignored() -> None:
     history = [Change(-1.8, CARET), Change(-1.2, CARET), Change(-0.6, CARET), Change(-1.0, WINDOW)]
     regions = periodic_regions(history)
@@ -83,10 +99,13 @@ times = st.floats(0, 3, allow_nan=False)
 rects = st.builds(Rect, st.integers(0, 900), st.integers(0, 900), st.integers(1, 900), st.integers(1, 900))
 
 
-@given(st.lists(st.builds(Change, times, rects), max_size=30), st.booleans(), times)
-def test_it_always_ends_and_never_before_it_is_quiet(changes: list[Change], clicked: bool, busy_until: float) -> None:
-    outcome, at = outcome_at(settler(clicked=clicked), changes, busy_until=busy_until)
+@given(st.lists(st.builds(Change, times, rects), max_size=30), st.booleans(), times, times)
+def test_it_always_ends_and_never_before_it_is_quiet(
+    changes: list[Change], clicked: bool, busy_until: float, read_at: float
+) -> None:
+    outcome, at = outcome_at(settler(clicked=clicked), changes, busy_until=busy_until, read_at=read_at)
     assert at <= RULES.cap + 1e-9
+    assert outcome is SettleOutcome.CAPPED or at >= read_at
     seen = [change.at for change in changes if change.at <= at]
     if outcome is SettleOutcome.NO_REACTION:
         assert not [change for change in seen if change < at]

@@ -95,6 +95,36 @@ async def test_a_blinking_caret_does_not_keep_a_step_waiting(desktop: GuestDeskt
     assert result.settle is SettleOutcome.NO_REACTION
 
 
+async def stop_editor(desktop: GuestDesktop) -> int:
+    """Open an editor that reads nothing; returns its process."""
+    await open_editor(desktop)
+    (pid,) = [window.pid for window in await desktop.windows()]
+    assert pid is not None
+    assert (await desktop.run(["kill", "-STOP", str(pid)])).returncode == 0
+    return pid
+
+
+async def test_a_screen_has_not_settled_before_the_program_has_read_its_input(desktop: GuestDesktop) -> None:
+    pid = await stop_editor(desktop)
+    await desktop.launch(f"sleep 1; kill -CONT {pid}")  # later than programs react that are there
+    result = await desktop.step([Typing(text="late")], settle=Settle(cap=60.0), observe=Observe(tree=True))
+    assert result.settle is SettleOutcome.SETTLED
+    assert ">late<" in (result.tree or "")
+
+
+async def test_a_program_that_hangs_costs_the_longest_wait(desktop: GuestDesktop) -> None:
+    await stop_editor(desktop)
+    for actions in ([Typing(text="lost")], []):
+        result = await desktop.step(actions, settle=Settle(cap=1.0))
+        assert result.settle is SettleOutcome.CAPPED
+
+
+async def test_a_step_without_actions_waits_until_the_screen_is_at_rest(desktop: GuestDesktop) -> None:
+    await desktop.launch(["xterm", "-e", "while :; do date +%N; done"])
+    await eventually(desktop.windows, "the terminal is open")
+    assert (await desktop.step([], settle=Settle(cap=1.0))).settle is SettleOutcome.CAPPED
+
+
 @pytest.mark.parametrize("image", ["png", "jpeg"])
 async def test_image_formats(desktop: GuestDesktop, image: str) -> None:
     result = await desktop.step([], observe=Observe(image=image))

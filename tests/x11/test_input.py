@@ -246,6 +246,33 @@ def test_a_program_that_hangs_does_not_stop_input(xsession: XSession, display: D
     wait_until(lambda: out.read_text() == "alive 中", "another program gets its text")
 
 
+def test_it_is_known_whether_a_program_has_read_its_input(xsession: XSession, display: Display, editor: Editor) -> None:
+    assert editor.window.pid is not None
+    editor.input.perform(Typing("one"))
+    assert editor.input.is_read(60.0)
+    os.kill(editor.window.pid, signal.SIGSTOP)
+    try:
+        editor.input.perform(Typing("two"))
+        assert not editor.input.is_read(0.3)
+        editor.input.perform(Click(x=editor.inside(0.5, 0.5)[0], y=editor.inside(0.5, 0.5)[1]))
+        _terminal(xsession, display, "terminal")  # cannot be asked, and now has the focus
+        assert not editor.input.is_read(0.3), "the editor got a click"
+        editor.input.perform(Typing("three"))
+        assert editor.input.is_read(60.0), "the editor got nothing since"
+    finally:
+        os.kill(editor.window.pid, signal.SIGCONT)
+
+
+def test_a_window_that_closes_has_nothing_left_to_read(display: Display, editor: Editor) -> None:
+    for _ in range(5):
+        editor.input.perform(Hotkey(("ctrl", "o")))
+        assert editor.input.is_read(60.0)
+        wait_until(lambda: _active(display, "mousepad.Mousepad") is None, "the dialog has the focus")
+        editor.input.perform(Press("escape"))
+        assert editor.input.is_read(60.0)
+        wait_until(lambda: _active(display, "mousepad.Mousepad"), "the editor has it again")
+
+
 @pytest.mark.usefixtures("busy")
 def test_a_terminal_gets_every_character(xsession: XSession, display: Display, input_: Input) -> None:
     out = _terminal(xsession, display, "terminal")
@@ -440,6 +467,19 @@ def test_text_after_a_click_goes_to_the_window_clicked(xsession: XSession, displ
         input_.perform(Typing(f"[{n}]"))
         expected[n % 2] += f"[{n}]"
     wait_until(lambda: [out.read_text() for out in outs] == expected, "each window has its own text")
+
+
+def test_a_window_manager_survives_questions_that_it_answers_late(
+    xsession: XSession, display: Display, input_: Input
+) -> None:
+    _terminal(xsession, display, "one")
+    (manager,) = (child for child in xsession.children if psutil.Process(child.pid).name() == "openbox")
+    for _ in range(50):
+        os.kill(manager.pid, signal.SIGSTOP)
+        assert not input_.is_read(0.001)
+        os.kill(manager.pid, signal.SIGCONT)
+        assert input_.is_read(60.0)
+    assert manager.poll() is None
 
 
 HOLDING = {

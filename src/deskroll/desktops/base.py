@@ -27,7 +27,7 @@ class SettleOutcome(enum.StrEnum):
     SETTLED = "settled"
     """The screen changed and then stood still."""
     CAPPED = "capped"
-    """It was still changing when the longest wait was over."""
+    """When the longest wait was over it was still changing, or a program had not yet read its input."""
     NO_REACTION = "no_reaction"
     """Nothing changed in the time in which programs react."""
     SKIPPED = "skipped"
@@ -43,6 +43,10 @@ class Settle(Record, frozen=True):
     """The screen counts as settled after this long without a change."""
     cap: float = 2.0
     """The longest wait in all (`sleep_after_execution`)."""
+
+    def after(self, actions: Sequence[Action]) -> Settle:
+        """The rules for a step: where nothing is done, no reaction is waited for."""
+        return self if actions else msgspec.structs.replace(self, react=min(self.react, self.quiet))
 
 
 class Observe(Record, frozen=True):

@@ -105,16 +105,16 @@ class Machine:
         async with self._acting:
             self.session.check()
             clock = _Clock()
-            if settle is None or not actions:
+            if settle is None:
                 results = await self._act_all(actions)
                 outcome = SettleOutcome.SKIPPED
                 clock.lap("act")
             else:
                 clicked = any(isinstance(action, _CLICKS) for action in actions)
-                with self.changes.watch(settle, clicked=clicked) as watch:
+                with self.changes.watch(settle.after(actions), clicked=clicked) as watch:
                     results = await self._act_all(actions)
                     clock.lap("act")
-                    outcome = await watch.settled()
+                    outcome = await watch.settled(self._is_read(settle.cap))
                     clock.lap("settle")
             image = await self.look(observe.image) if observe.screenshot else None
             clock.lap("look")
@@ -174,6 +174,13 @@ class Machine:
 
     def _perform_now(self, _display: Display, action: ComputerAction) -> None:
         self._require_input().perform(action)
+
+    async def _is_read(self, patience: float) -> bool:
+        """Whether the programs that got input have read it within so many seconds."""
+        return await self._acts.call(patience + X_TIMEOUT_S, self._is_read_now, patience)
+
+    def _is_read_now(self, _display: Display, patience: float) -> bool:
+        return self._require_input().is_read(patience)
 
     def _release_now(self, _display: Display) -> None:
         self._require_input().release_all()

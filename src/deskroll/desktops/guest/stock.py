@@ -36,7 +36,7 @@ class StockStep:
     async def step(self, actions: Sequence[Action], settle: Settle | None, observe: Observe) -> StepResult:
         """Act, settle, look; each a request of its own."""
         began = time.monotonic()
-        before = await self._screenshot() if settle is not None and actions else b""
+        before = await self._screenshot() if settle is not None else b""
         results: list[ActionResult] = []
         for action in actions:
             if results and not results[-1].ok:
@@ -45,8 +45,8 @@ class StockStep:
                 results.append(await self._act(action))
         acted = time.monotonic()
         outcome, screen = SettleOutcome.SKIPPED, None
-        if settle is not None and actions:
-            outcome, screen = await self._settle(settle, before)
+        if settle is not None:
+            outcome, screen = await self._settle(settle.after(actions), before)
         settled = time.monotonic()
         if observe.screenshot and screen is None:
             screen = await self._screenshot()

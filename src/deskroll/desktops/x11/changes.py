@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import numpy as np
 from Xlib.display import Display
@@ -82,6 +82,12 @@ class ChangeWatcher:
         for listener in self._listeners:
             listener(changes)
 
+    def _catch_up(self) -> None:
+        """Hear what was reported until now, without waiting for more."""
+        self._read()
+        if self._lost:
+            raise DesktopLost(self._lost)
+
     @contextlib.contextmanager
     def watch(self, settle: Settle, *, clicked: bool) -> Iterator[SettleWatch]:
         """Follow what an action changes; enter before acting."""
@@ -90,7 +96,7 @@ class ChangeWatcher:
         now = time.monotonic()
         recent = [change for change in self._history if now - change.at <= HISTORY_S]
         settler = Settler(settle, now, periodic_regions(recent), clicked=clicked)
-        watch = SettleWatch(settler, self._screen, self._busy)
+        watch = SettleWatch(settler, self._screen, self._busy, self._catch_up)
         self._listeners.add(watch.heard)
         try:
             yield watch
@@ -101,8 +107,11 @@ class ChangeWatcher:
 class SettleWatch:
     """One action's wait."""
 
-    def __init__(self, settler: Settler, screen: Screen, busy: Callable[[], bool]) -> None:
+    def __init__(
+        self, settler: Settler, screen: Screen, busy: Callable[[], bool], catch_up: Callable[[], None]
+    ) -> None:
         self._busy = busy
+        self._catch_up = catch_up
         self._settler = settler
         self._screen = screen
         self._seen = screen.grab()
@@ -120,19 +129,31 @@ class SettleWatch:
                 self._settler.changed(change)
                 self._wake.set()
 
-    async def settled(self) -> SettleOutcome:
-        """Wait; call once the last input has been delivered."""
+    async def settled(self, is_read: Awaitable[bool]) -> SettleOutcome:
+        """Wait; call once the last input has been delivered.
+
+        `is_read` ends when the programs that got it have read it; with False, where they have not when `cap` is over.
+        """
         self._settler.acted(time.monotonic())
+        if await is_read:
+            self._settler.read(time.monotonic())
         while True:
-            answer = self._settler.poll(time.monotonic(), busy=False)
-            if isinstance(answer, SettleOutcome):
-                # Asking the kernel costs a little, so only where it decides.
-                answer = self._settler.poll(time.monotonic(), busy=self._busy())
+            answer = self._answer()
             if isinstance(answer, SettleOutcome):
                 return answer
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), max(0.001, answer - time.monotonic()))
+
+    def _answer(self) -> SettleOutcome | float:
+        answer = self._settler.poll(time.monotonic(), busy=False)
+        if not isinstance(answer, SettleOutcome):
+            return answer
+        # Asking the kernel costs a little, so only where it decides; and what was painted while the guest itself waited
+        # for the CPU may be reported and not heard yet.
+        busy = self._busy()
+        self._catch_up()
+        return self._settler.poll(time.monotonic(), busy=busy)
 
 
 def _listen(name: str) -> Display:

@@ -2,7 +2,7 @@
 
 Guarantees: `perform` returns once the X server has processed the action and, for a click, once the window
 manager has let it through to the program: a click that gives a window the focus has given it by then, so that
-text typed next goes there. It does not wait for the program: that is what settling is for.
+text typed next goes there. It does not wait for the program: that is what settling is for, which asks `is_read`.
 Blocking; not for two threads at once. The connection belongs to this object: events on it are dropped.
 """
 
@@ -61,11 +61,19 @@ class Input:
         self._root = display.screen().root
         self._readers = Readers(display)
         self._keyboard = Keyboard(display, self._readers)
+        self._receivers: set[int] = set()
+        """Windows that got input since `is_read` was asked."""
 
     def perform(self, action: ComputerAction) -> None:
         """Perform one action that `deskroll.actions.check` let through."""
         with _connected(type(action).__name__):
             self._perform(action)
+
+    def is_read(self, patience: float) -> bool:
+        """Whether within `patience` seconds all programs that got input have read it, as far as they can be asked."""
+        with _connected("a question to the programs that got input"):
+            receivers, self._receivers = self._receivers, set()
+            return self._readers.have_read(receivers, patience)
 
     def pointer(self) -> tuple[int, int]:
         """Where the pointer is."""
@@ -82,6 +90,7 @@ class Input:
             self._display.sync()
 
     def _perform(self, action: ComputerAction) -> None:
+        self._receivers.add(self._readers.focused())
         match action:
             case Typing(text=text):
                 self._keyboard.type(text)
@@ -118,6 +127,8 @@ class Input:
             case Scroll(dx=dx, dy=dy):
                 self._turn(_WHEEL_UP if dy > 0 else _WHEEL_DOWN, abs(dy))
                 self._turn(_WHEEL_RIGHT if dx > 0 else _WHEEL_LEFT, abs(dx))
+        if not isinstance(action, Click | RightClick | DoubleClick):  # a click may have closed what it was for
+            self._receivers.add(self._readers.under_pointer())
 
     def _move(self, x: int, y: int) -> None:
         self._fake(X.MotionNotify, x=x, y=y)
@@ -126,6 +137,7 @@ class Input:
     def _click(self, button: Button, x: int | None, y: int | None, times: int) -> None:
         if x is not None and y is not None:
             self._move(x, y)
+        self._receivers.add(self._readers.under_pointer())
         for _ in range(times):
             self._fake(X.ButtonPress, _BUTTONS[button])
             self._fake(X.ButtonRelease, _BUTTONS[button])
@@ -140,6 +152,7 @@ class Input:
         """Drag so that the programs at both ends follow: they see every step before the next one is made."""
         from_x, from_y = self.pointer()
         source = self._readers.under_pointer()
+        self._receivers.add(source)
         self._fake(X.ButtonPress, _BUTTONS["left"])
         try:
             for step in range(1, _DRAG_STEPS + 1):

@@ -7,6 +7,9 @@ answer by themselves. A program that does not take part (xterm) is given `SILENT
 sent, and longer where its process is still at work: one that has read everything sleeps.
 
 A window manager is asked with `_NET_REQUEST_FRAME_EXTENTS`, which it answers with a property on the window.
+
+What one of them does about input gives others something to read (a dialog is mapped by its program, placed by the
+window manager, then painted by its program): `have_read` asks again until nobody new has got the focus.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ PATIENCE_S = 5.0
 """Seconds that a program which can be asked may take to answer. One that takes longer hangs: it is given
 `SILENT_S` from then on, until it has answered again."""
 _NOBODY = 0
+_GONE = error.CatchError(error.BadWindow)
+"""What is said to a window that is gone is lost, and that is all."""
 
 
 class Readers:
@@ -44,7 +49,9 @@ class Readers:
         self._pid = display.intern_atom("_NET_WM_PID")
         self._supported = display.intern_atom("_NET_SUPPORTED")
         self._manager = display.intern_atom("_NET_SUPPORTING_WM_CHECK")
-        self._extents = display.intern_atom("_NET_REQUEST_FRAME_EXTENTS")
+        self._ask_extents = display.intern_atom("_NET_REQUEST_FRAME_EXTENTS")
+        self._extents = display.intern_atom("_NET_FRAME_EXTENTS")
+        self._asking: Window | None = None
         # Window managers number their own pings from 1: keep away from those.
         self._serials = itertools.count(0x7D000000)
         self._hanging: set[int] = set()
@@ -84,30 +91,62 @@ class Readers:
             for window in silent - {_NOBODY}:
                 self._let_sleep(window)
         if asked:
-            self._ask(asked)
+            self._ask(asked, SILENT_S if self._hanging.issuperset(asked.values()) else PATIENCE_S)
 
-    def wait_for_manager(self) -> None:
-        """Return once the window manager has read what was sent until now, or hangs.
+    def have_read(self, windows: Iterable[int], patience: float) -> bool:
+        """Whether all programs that got input have read it within `patience` seconds, as far as they can be asked.
 
-        At once where there is none, or one that cannot be asked.
+        They are the window manager, those behind `windows`, and whoever has the focus after that.
+        """
+        deadline = time.monotonic() + patience
+        asked = {_NOBODY}
+        while True:
+            if not self.wait_for_manager(deadline - time.monotonic()):
+                return False
+            new = {*windows, self.focused()} - asked
+            if not new:
+                return True
+            asked |= new
+            able = {next(self._serials): window for window in new if self._answers(self._window(window))}
+            if able and not self._ask(able, deadline - time.monotonic()):
+                return False
+
+    def wait_for_manager(self, patience: float | None = None) -> bool:
+        """Return once the window manager has read what was sent until now, or (False) hangs.
+
+        At once where there is none, or one that cannot be asked. Without a `patience` of the caller's, one that hung
+        the last time is given `SILENT_S`.
         """
         managers = self._root.get_full_property(self._manager, X.AnyPropertyType)
         supported = self._root.get_full_property(self._supported, X.AnyPropertyType)
-        if not managers or not len(managers.value) or not supported or self._extents not in supported.value:
-            return
+        if not managers or not len(managers.value) or not supported or self._ask_extents not in supported.value:
+            return True
         manager = int(managers.value[0])
         if not self._exists(manager):  # it has ended, and what it said of itself is still there
-            return
-        asking = self._root.create_window(0, 0, 1, 1, 0, 0, X.InputOnly, event_mask=X.PropertyChangeMask)
-        try:
-            message = event.ClientMessage(window=asking, client_type=self._extents, data=(32, [0] * 5))
-            self._root.send_event(message, event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask)
+            return True
+        if patience is None:
             patience = SILENT_S if manager in self._hanging else PATIENCE_S
-            answered = self._hear(lambda received: _tells_of(received, asking), patience)
-            self._hanging = self._hanging - {manager} if answered else self._hanging | {manager}
-        finally:
-            asking.destroy()
-            self._drop_events()
+        answered = self._ask_manager(patience)
+        self._hanging = self._hanging - {manager} if answered else self._hanging | {manager}
+        self._drop_events()
+        return answered
+
+    def _ask_manager(self, patience: float) -> bool:
+        """About a window that is never destroyed: openbox dies of one that is gone when it comes to it."""
+        if self._asking is None:
+            self._asking = self._root.create_window(0, 0, 1, 1, 0, 0, X.InputOnly, event_mask=X.PropertyChangeMask)
+        asking = self._asking
+        message = event.ClientMessage(window=asking, client_type=self._ask_extents, data=(32, [0] * 5))
+        self._root.send_event(message, event_mask=X.SubstructureRedirectMask | X.SubstructureNotifyMask)
+
+        def is_answer(received: object) -> bool:  # openbox sets other properties before it has done
+            told = isinstance(received, event.PropertyNotify) and received.window == asking
+            return told and getattr(received, "atom", None) == self._extents
+
+        answered = self._hear(is_answer, patience)
+        if not answered:
+            self._asking = None  # an answer that comes late is not taken for that to the next question
+        return answered
 
     def _let_sleep(self, window: int) -> None:
         """Return once the program behind a window sleeps, as far as that can be seen."""
@@ -133,28 +172,33 @@ class Readers:
             pass
         return _NOBODY
 
-    def _ask(self, asked: dict[int, int]) -> None:
+    def _ask(self, asked: dict[int, int], patience: float) -> bool:
+        """Ping windows, by serial; whether all have answered, or are gone: then there is nothing left to read."""
         # Answers are sent to the root window, to whoever listens to its children.
         self._root.change_attributes(event_mask=X.SubstructureNotifyMask)
-        for serial, window in asked.items():
+        for serial, number in asked.items():
+            window = self._window(number)
+            window.change_attributes(onerror=_GONE, event_mask=X.StructureNotifyMask)
             message = event.ClientMessage(
-                window=window, client_type=self._protocols, data=(32, [self._ping, serial, window, 0, 0])
+                window=window, client_type=self._protocols, data=(32, [self._ping, serial, number, 0, 0])
             )
-            # A window that is gone has nothing left to read.
-            self._window(window).send_event(message, onerror=error.CatchError(error.BadWindow))
+            window.send_event(message, onerror=_GONE)
         silent = {serial for serial, window in asked.items() if self._exists(window)}
-        patience = SILENT_S if self._hanging.issuperset(asked.values()) else PATIENCE_S
 
         def heard(received: object) -> bool:
             silent.discard(self._answer(received))
+            if isinstance(received, event.DestroyNotify):
+                silent.difference_update([serial for serial in silent if asked[serial] == received.window.id])
             return not silent
 
         if silent:
             self._hear(heard, patience)
         self._hanging -= set(asked.values())
         self._hanging |= {asked[serial] for serial in silent}
-        self._root.change_attributes(event_mask=X.NoEventMask)
+        for window in (self._root, *map(self._window, asked.values())):
+            window.change_attributes(onerror=_GONE, event_mask=X.NoEventMask)
         self._drop_events()
+        return not silent
 
     def _hear(self, is_last: Callable[[object], bool], patience: float) -> bool:
         """Take events in until the one that is waited for has come; False where it has not, within this time."""
@@ -208,10 +252,6 @@ class Readers:
             except error.XError:
                 break
         return int(window.id)
-
-
-def _tells_of(received: object, window: Window) -> bool:
-    return isinstance(received, event.PropertyNotify) and received.window == window
 
 
 def _sleeps(pid: int) -> bool:

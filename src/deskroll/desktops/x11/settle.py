@@ -1,8 +1,10 @@
 """When has the screen settled after an action? A state machine without I/O; `changes.py` feeds it.
 
 Two phases: wait up to `react` for a first change, then until `quiet` has passed without one, at most `cap` in all.
-Three things make that hold on real programs:
+Four things make that hold on real programs:
 
+- Neither begins before the programs that got the input have read it: one that has just opened its window, on a busy
+  machine, may leave it waiting for seconds.
 - Small regions that were changing by themselves before the action (a caret, a clock) are left out.
 - After a click, a change the size of a button is feedback (hover, pressed look), not the answer: it does not end
   the first phase early.
@@ -12,6 +14,7 @@ Three things make that hold on real programs:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -88,14 +91,19 @@ class Settler:
     def __init__(self, settle: Settle, began: float, ignored: Sequence[Rect], *, clicked: bool) -> None:
         self._settle = settle
         self._acted = began
+        self._read: float | None = None
         self._ignored = ignored
         self._clicked = clicked
         self._last: float | None = None
         self._bounds: Rect | None = None
 
     def acted(self, now: float) -> None:
-        """The last input has been delivered: waiting starts here; changes before count as reaction."""
+        """The last input has been delivered: `cap` starts here; changes before count as reaction."""
         self._acted = now
+
+    def read(self, now: float) -> None:
+        """Programs have read all of the input: `react` and `quiet` start here. Without it, the wait is capped."""
+        self._read = now
 
     def changed(self, change: Change) -> None:
         """The screen really changed in `change.rect`."""
@@ -117,10 +125,12 @@ class Settler:
         return self._outcome()
 
     def _due(self) -> float:
-        reacted = self._acted + self._settle.react
+        if self._read is None:
+            return math.inf
+        reacted = self._read + self._settle.react
         if self._last is None or self._bounds is None:
             return reacted
-        quiet = max(self._last, self._acted) + self._settle.quiet
+        quiet = max(self._last, self._read) + self._settle.quiet
         if self._clicked and self._bounds.area <= FEEDBACK_AREA:
             return max(quiet, reacted)
         return quiet
