@@ -127,6 +127,7 @@ def test_tasks_name_no_code(deskroll: Commands, place: Path, env: dict[str, str]
 
 async def test_a_late_worker_runs_no_other_code_than_the_first(place: Path, tmp_path: Path) -> None:
     name = f"{place}/my_env.py:Mine"
+    (tmp_path / "run.json").write_text("{}")
     model = {"name": "x", "base_url": "http://127.0.0.1:9/v1"}
     spec = RunSpec(env=name, agent="noop", model=model, storage=str(tmp_path), plug_ins={name: file_digest(name)})
     async with Kit.open(spec, Keys()):

@@ -49,10 +49,13 @@ def serve(control: socket.socket) -> None:
 
 def _fork(control: socket.socket, link: socket.socket) -> None:
     parent = os.getpid()
+    bound, bind = os.pipe()
     try:
         pid = os.fork()
     except OSError as error:  # no room for another process at this moment
         link.close()
+        os.close(bound)
+        os.close(bind)
         control.send(msgspec.json.encode(Refused(message=str(error))))
         return
     if pid == 0:
@@ -62,6 +65,8 @@ def _fork(control: socket.socket, link: socket.socket) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(0)
+        os.close(bound)
+        os.close(bind)
         try:
             worker.work(link)
         except BaseException:  # noqa: BLE001  (a fork must never come back from here)
@@ -70,6 +75,9 @@ def _fork(control: socket.socket, link: socket.socket) -> None:
             os._exit(70)
         os._exit(0)
     link.close()
+    os.close(bind)
+    os.read(bound, 1)  # nobody knows its pid, to stop it, before it is sure to die with this process
+    os.close(bound)
     control.send(msgspec.json.encode(Forked(pid=pid)))
 
 
