@@ -551,7 +551,7 @@ async def test_a_slow_reset_takes_longer() -> None:
 async def test_a_desktop_that_crashes_is_lost_until_it_is_reverted() -> None:
     lost: list[tuple[str, str]] = []
     async with SimProvider(settings(step_crashes="1")) as provider:
-        provider.on_lost(lambda desktop_id, reason: lost.append((desktop_id, reason)))
+        provider.on_lost(lambda desktop_id, reason, _: lost.append((desktop_id, reason)))
         address = await provider.boot(SPEC)
         async with GuestDesktop(address) as desktop:
             for act in (lambda: desktop.step([]), desktop.check, desktop.windows):
@@ -579,7 +579,7 @@ async def test_a_desktop_that_hangs_is_wedged_until_it_is_reverted() -> None:
 async def test_idle_desktops_die() -> None:
     lost: list[str] = []
     async with SimProvider(settings(dies_idle="1", dies_after="0.01")) as provider:
-        provider.on_lost(lambda desktop_id, _: lost.append(desktop_id))
+        provider.on_lost(lambda desktop_id, *_: lost.append(desktop_id))
         address = await provider.boot(SPEC)
         await eventually(lambda: _filled(lost), "its death is told")
         assert lost == [address.id]

@@ -17,7 +17,7 @@ import msgspec
 
 from deskroll.actions import Action
 from deskroll.desktops.notes import Note
-from deskroll.errors import InputError
+from deskroll.errors import DeathCause, InputError
 from deskroll.types import Record
 
 
@@ -278,6 +278,10 @@ class Desktop(Protocol):
         """Let go of connections; the desktop itself lives on."""
 
 
+TellLost = Callable[[str, str, DeathCause], None]
+"""Takes the id of a desktop that died, the reason, and where its cause lies."""
+
+
 class Provider(Protocol):
     """Boots and stops desktops of one kind. Used with `async with`; leaving stops everything it booted.
 
@@ -295,8 +299,8 @@ class Provider(Protocol):
     def check_spec(self, spec: DesktopSpec) -> None:
         """Raise `InputError` when no desktop of this provider can ever be like that."""
 
-    def on_lost(self, tell: Callable[[str, str], None]) -> None:
-        """Have `tell(desktop id, reason)` called when a desktop dies by itself, where the provider can know."""
+    def on_lost(self, tell: TellLost) -> None:
+        """Have it told when a desktop dies by itself, where the provider can know."""
 
     async def boot(self, spec: DesktopSpec, *, desktop_id: str = "") -> Address:
         """Start a desktop, under the id that is given; returns when it can be used.

@@ -7,12 +7,14 @@ elsewhere none goes on for longer than the lease was known to hold.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import math
 from collections.abc import Callable
 
 from deskroll.desktops.base import Address, DesktopSpec
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.errors import LeaseLost
+from deskroll.errors import DeathCause, LeaseLost
 
 
 def _no_end() -> float:
@@ -34,6 +36,11 @@ class Lease:
         """Why its holder thinks that something is wrong with the desktop: then it is replaced, not reset."""
         self.on_lost: Callable[[Lease], None] | None = None
         """Called once when it is lost."""
+        self.death: DeathCause | None = None
+        """Where the cause of the desktop's death lies, as its keepers say; None: they know of no death."""
+        self.on_death: Callable[[Lease], None] | None = None
+        """Called once when that is known."""
+        self._died = asyncio.Event()
         self._seconds_left = seconds_left
         self._desktop: GuestDesktop | None = None
 
@@ -63,6 +70,21 @@ class Lease:
             self.lost = reason
             if self.on_lost is not None:
                 self.on_lost(self)
+
+    def die(self, cause: DeathCause) -> None:
+        """The desktop has died. The lease goes on until its holder, who finds out by itself, gives it back."""
+        if self.death is None:
+            self.death = cause
+            self._died.set()
+            if self.on_death is not None:
+                self.on_death(self)
+
+    async def cause_of_death(self, within: float) -> DeathCause | None:
+        """What those who keep the desktop say of its death; None when they have said nothing by then."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._died.wait()
+        return self.death
 
     async def close(self) -> None:
         """Let go of the desktop's connection; whoever made the lease gives the desktop back."""

@@ -22,7 +22,7 @@ from deskroll.envs.osworld.evaluate import evaluate
 from deskroll.envs.osworld.evaluate.bounds import LARGEST_FILE
 from deskroll.envs.osworld.evaluate.upstream.process import Worker
 from deskroll.envs.osworld.evaluate.upstream.relay import serving
-from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, EvaluatorError, GuestError, LeaseLost
+from deskroll.errors import DeathCause, DesktopError, DesktopLost, DesktopTimeout, EvaluatorError, GuestError, LeaseLost
 from deskroll.types import Score, StopReason
 from tests.envs.osworld_evaluate.making import judged, rule
 
@@ -37,6 +37,9 @@ class Held:
 
     def remaining(self) -> float:
         return 3600.0
+
+    async def cause_of_death(self, within: float) -> DeathCause | None:
+        return None
 
 
 @asynccontextmanager

@@ -187,9 +187,9 @@ class GuestDesktop:
         """Status and body of any request to the guest, for who speaks its protocol himself."""
         return await self._transport.exchange(method, path, timeout=timeout, body=body, max_answer=max_answer)
 
-    def failure(self, method: str, path: str, status: int, answer: bytes) -> DesktopError:
+    async def failure(self, method: str, path: str, status: int, answer: bytes) -> DesktopError:
         """What an answer of `exchange` that is no 200 means; a `GuestError` where it is about that request alone."""
-        return self._transport.failure(method, path, status, answer)
+        return await self._transport.failure(method, path, status, answer)
 
     async def check(self) -> None:
         """Raise unless the guest answers and every part of the desktop is alive."""

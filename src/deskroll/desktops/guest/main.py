@@ -104,6 +104,6 @@ async def _serve(settings: GuestSettings, listen_file: int, speak: int) -> None:
 
 async def _tell_of_losses(session: Session, speak: int) -> None:
     """Say at once when a part dies, so that nobody is given a desktop that would only answer with that."""
-    message = await session.until_lost()
+    loss = await session.until_lost()
     with contextlib.suppress(OSError):  # the keeper is gone: then so are we
-        os.write(speak, message.encode() + b"\n")
+        os.write(speak, msgspec.json.encode(loss) + b"\n")

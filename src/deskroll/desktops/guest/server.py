@@ -73,7 +73,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except ActionError as error:
         return _answer(400, str(error))
     except DesktopLost as error:
-        return _answer(503, str(error), lost=error.cause)
+        known = error.cause is not DeathCause.UNKNOWN
+        return _answer(503, str(error), lost=error.cause if known else request.app[MACHINE].session.cause)
     except (DesktopError, XRequestError) as error:
         return _answer(500, str(error))
     except TimeoutError:

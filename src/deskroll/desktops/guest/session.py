@@ -7,6 +7,7 @@ time; `check` raises, naming the part, as soon as one has died or was stopped.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
@@ -24,7 +25,8 @@ from Xlib.error import ConnectionClosedError, DisplayError, XError
 from deskroll.desktops.guest import kernel
 from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.desktops.x11.atspi_bus import bus_address
-from deskroll.errors import BootError, DesktopLost
+from deskroll.errors import BootError, DeathCause, DesktopLost
+from deskroll.types import Record
 
 _ANNOUNCE_S = 15.0
 AT_SPI_LAUNCHERS = ("/usr/libexec/at-spi-bus-launcher", "/usr/lib/at-spi2-core/at-spi-bus-launcher")
@@ -38,6 +40,21 @@ X_SOCKETS = Path("/tmp/.X11-unix")  # noqa: S108  (where every X client looks)
 _PROBE_S = 0.005
 _THIS_HOST, _ANY_HOST = 256, 65535
 _FIRST_PROCESS = 1
+_NEEDS = {"openbox": "Xvfb", "at-spi-bus-launcher": "dbus-daemon"}
+"""What a part cannot be without: it fails when that one goes, and is often gone before."""
+_TOGETHER_S = 1.0
+"""How long the other one may take."""
+CRASHES = (
+    signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS, signal.SIGTRAP,
+    signal.SIGXCPU, signal.SIGXFSZ,
+)  # fmt: skip
+
+
+class Loss(Record, frozen=True):
+    """A part that has died, as the guest tells its keeper."""
+
+    message: str
+    cause: DeathCause = DeathCause.UNKNOWN
 
 
 class Session:
@@ -51,6 +68,8 @@ class Session:
         self.state = Path(settings.state)
         self.framebuffer = self.state / "fb" / "Xvfb_screen0"
         self.seconds: dict[str, float] = {}
+        self.cause = DeathCause.UNKNOWN
+        """Why the part that died first did so; known a moment after that."""
         self._parts: dict[str, asyncio.subprocess.Process] = {}
 
     async def start(self) -> None:
@@ -191,21 +210,27 @@ class Session:
         if self.settings.sandboxed:
             _check_alive("the sandbox's first process", _FIRST_PROCESS)
 
-    async def until_lost(self) -> str:
-        """Wait until a part has died, and say which one."""
+    async def until_lost(self) -> Loss:
+        """Wait until a part has died, and say which one was the first."""
         ends = [asyncio.create_task(process.wait()) for process in self._parts.values()]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for end in ends:
                 end.cancel()
-        name, process = next((name, part) for name, part in self._parts.items() if part.returncode is not None)
-        return f"{name} {_ending(process.returncode or 0)}"
+        name = next(name for name, part in self._parts.items() if part.returncode is not None)
+        if name in _NEEDS:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._parts[_NEEDS[name]].wait(), _TOGETHER_S)
+                name = _NEEDS[name]
+        code = self._parts[name].returncode or 0
+        self.cause = _cause_of(code, failing_counts=name not in _NEEDS)
+        return Loss(message=f"{name} {_ending(code)}", cause=self.cause)
 
     def _check_part(self, name: str) -> None:
         process = self._parts[name]
         if process.returncode is not None:
-            raise DesktopLost(f"{name} {_ending(process.returncode)}; this desktop must be replaced")
+            raise DesktopLost(f"{name} {_ending(process.returncode)}; this desktop must be replaced", self.cause)
         _check_alive(name, process.pid)
 
     def part_pids(self) -> dict[str, int]:
@@ -234,6 +259,16 @@ def _check_alive(name: str, pid: int) -> None:
         raise DesktopLost(f"{name} was stopped by a signal; this desktop must be replaced")
     if letter in ("Z", "X", ""):
         raise DesktopLost(f"{name} died; this desktop must be replaced")
+
+
+def _cause_of(code: int, *, failing_counts: bool) -> DeathCause:
+    """Where it lies that a process ended with this code (below 0: by that signal).
+
+    By itself, when it crashed, or failed and that is not the fault of another one. Who sent any other signal nobody
+    can tell, nor who asked it to end well.
+    """
+    by_itself = -code in CRASHES or (failing_counts and code > 0)
+    return DeathCause.INSIDE if by_itself else DeathCause.UNKNOWN
 
 
 def _ending(code: int) -> str:

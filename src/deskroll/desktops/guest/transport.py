@@ -36,6 +36,8 @@ _LONGEST_REASON = 4000
 """Characters of an error that a guest reports; a traceback fits."""
 _TIMED_OUT = re.compile(r" timed out after [\d.]+ seconds$|^Execution timeout: ")
 """How guests, OSWorld's and ours, say that they have killed a command."""
+_CAUSE_S = 1.5
+"""How long to wait for the word of those who keep a desktop, when it is lost."""
 _MARGIN = 0.9
 """The guest is told a little less than we wait, so that its own explanation arrives in time."""
 
@@ -59,6 +61,9 @@ class Hold(Protocol):
 
     def remaining(self) -> float:
         """Seconds for which it still holds (infinite where nothing limits it); raises `LeaseLost` when it is over."""
+
+    async def cause_of_death(self, within: float) -> DeathCause | None:
+        """What those who keep the desktop say of its death; None when they have said nothing by then."""
 
 
 class Transport:
@@ -100,7 +105,7 @@ class Transport:
         """The body of a 200 answer; everything else raises."""
         status, answer = await self.exchange(method, path, timeout=timeout, body=body, max_answer=max_answer)
         if status != 200:
-            raise self.failure(method, path, status, answer)
+            raise await self.failure(method, path, status, answer)
         return answer
 
     async def exchange(
@@ -131,7 +136,8 @@ class Transport:
             ) from None
         except (aiohttp.ClientError, OSError) as error:
             self.require_held()
-            raise DesktopLost(f"desktop {self.address.id} is gone: {what}: {type(error).__name__}: {error}") from error
+            message = f"desktop {self.address.id} is gone: {what}: {type(error).__name__}: {error}"
+            raise DesktopLost(message, await self._cause(DeathCause.UNKNOWN)) from error
 
     def require_held(self, *, expired: bool = False) -> float:
         """Seconds for which the desktop may still be used; raises `LeaseLost` when it is the lease that ended."""
@@ -151,7 +157,12 @@ class Transport:
                 raise DesktopError(f"desktop {self.address.id} answered {what} with more than {limit} bytes")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def failure(self, method: str, path: str, status: int, answer: bytes) -> DesktopError:
+    async def _cause(self, told: DeathCause) -> DeathCause:
+        """Where the cause of a loss lies: as those say who keep the desktop, else as its guest did."""
+        known = await self._hold.cause_of_death(_CAUSE_S) if self._hold is not None else None
+        return told if known is None else known
+
+    async def failure(self, method: str, path: str, status: int, answer: bytes) -> DesktopError:
         """What an answer that is no 200 means; a `GuestError` where it is about the one request alone."""
         if status == 401 and self._hold is not None:
             return LeaseLost(
@@ -168,7 +179,7 @@ class Transport:
         reason = plain(refusal.message or refusal.error, _LONGEST_REASON, keep="\n\t") or f"status {status}"
         message = f"desktop {self.address.id}: {method} {path}: {reason}"
         if refusal.lost:
-            return DesktopLost(message, _believed(refusal.cause))
+            return DesktopLost(message, await self._cause(_believed(refusal.cause)))
         if status == 504:
             return DesktopTimeout(message)
         if _TIMED_OUT.search(refusal.message):

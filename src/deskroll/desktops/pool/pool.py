@@ -28,6 +28,7 @@ from deskroll.desktops.reaper import orphans
 from deskroll.errors import (
     BootError,
     ConfigError,
+    DeathCause,
     DeskrollError,
     DesktopError,
     DesktopLost,
@@ -305,8 +306,10 @@ class Pool:
                     self._orphans.pop(desktop_id, None)
                     self._apply(roster.stopped(desktop_id, self._now()))
 
-    def _lost(self, desktop_id: str, reason: str) -> None:
+    def _lost(self, desktop_id: str, reason: str, cause: DeathCause) -> None:
         if not self._closing.is_set():
+            for lease in [lease for lease in self._leases.values() if lease.address.id == desktop_id]:
+                lease.die(cause)
             self._apply(self._roster.lost(desktop_id, reason, self._now()))
 
     def _set_timer(self) -> None:

@@ -282,7 +282,9 @@ class PoolClient:
                 if response.status != 200:
                     return
                 lost = msgspec.json.decode(line, type=Lost)
-                if lost.lease in self._leases:
+                if lost.death is not None and lost.lease in self._leases:
+                    self._leases[lost.lease].die(lost.death)
+                elif lost.lease in self._leases:
                     self._leases.pop(lost.lease).lose(lost.reason)
 
     async def _beat(self, session: Welcome) -> None:

@@ -239,7 +239,7 @@ class PoolService:
             self._pool.revoke(lease.id, session.ended)
             raise NoDesktop(f"lease {ask.lease} was lost at once: {session.ended or lease.lost}")
         session.leases[lease.id] = lease
-        lease.on_lost = session.tell
+        lease.on_lost, lease.on_death = session.tell, session.tell_death
         return _answer(Granted(lease=lease.id, address=lease.address, spec=lease.spec))
 
     async def _release(self, request: web.Request) -> web.Response:

@@ -48,6 +48,11 @@ class Session:
         if self.leases.pop(lease.id, None) is not None:
             self.events.put_nowait(Lost(lease=lease.id, reason=lease.lost))
 
+    def tell_death(self, lease: Lease) -> None:
+        """Let the holder know that its desktop died, and of what."""
+        if lease.id in self.leases:
+            self.events.put_nowait(Lost(lease=lease.id, death=lease.death))
+
 
 class Sessions:
     """All holder processes of one service."""

@@ -11,6 +11,7 @@ from deskroll.desktops.notes import LONGEST_SOCKET_PATH, runtime_root
 from deskroll.errors import (
     BootError,
     ConfigError,
+    DeathCause,
     DeskrollError,
     DesktopError,
     InputError,
@@ -137,6 +138,8 @@ class Lost(Record, frozen=True):
 
     lease: str = ""
     reason: str = ""
+    death: DeathCause | None = None
+    """Where its cause lies, when the desktop died; then the lease itself goes on."""
 
 
 class Alive(Record, frozen=True, omit_defaults=False):

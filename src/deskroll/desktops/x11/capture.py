@@ -30,7 +30,7 @@ from mss.exception import ScreenShotError
 from mss.linux.base import MSSImplXCBBase
 from mss.linux.xcbhelpers import LIB
 
-from deskroll.errors import BootError, DesktopError, DesktopLost
+from deskroll.errors import BootError, DeathCause, DesktopError, DesktopLost
 
 MAX_SIDE = 16_384
 """Pixels: no screen is wider or higher."""
@@ -183,12 +183,14 @@ class FramebufferScreen:
                 "deleted it; this desktop must be replaced"
             )
         if os.pread(self._fd, _HEADER.size, 0) != self._header:
-            raise DesktopLost(f"framebuffer {self._path}: its header was overwritten; this desktop must be replaced")
+            message = f"framebuffer {self._path}: its header was overwritten; this desktop must be replaced"
+            raise DesktopLost(message, DeathCause.INSIDE)
 
     def _truncated(self, size: int) -> DesktopLost:
-        return DesktopLost(
+        message = (
             f"framebuffer {self._path} was truncated to {size} of {self._end} bytes; this desktop must be replaced"
         )
+        return DesktopLost(message, DeathCause.INSIDE)  # only programs there can write to it
 
     def close(self) -> None:
         """Close the file; again does nothing."""

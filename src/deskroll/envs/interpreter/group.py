@@ -1,4 +1,4 @@
-"""The control group of one interpreter: the desktops' own kind, told apart by name, and asked about memory.
+"""The control group of one interpreter: the desktops' own kind, told apart by name.
 
 Groups of workers that were killed are empty and stay behind; `sweep` removes them.
 """
@@ -31,14 +31,6 @@ class Group(ControlGroup):
     def entrances(self) -> list[str]:
         """The files that put a process into it."""
         return [str(folder / "cgroup.procs") for folder in self.folders]
-
-    def out_of_memory(self) -> bool:
-        """Whether the kernel had to kill for want of memory."""
-        for name in ("memory.events", "memory.oom_control"):
-            with contextlib.suppress(OSError):
-                lines = (self.folders[0] / name).read_text().splitlines()
-                return any(line.startswith("oom_kill ") and line != "oom_kill 0" for line in lines)
-        return False
 
 
 def make_group(limits: Limits) -> Group | None:

@@ -230,7 +230,7 @@ class Process:
         if not await self._exits(GRACE_S) and not (self._first_is_dead() and await self._exits(_END_S)):
             return "the code closed the interpreter's own connection"
         code = self._process.wait()
-        if self._group is not None and self._group.out_of_memory():
+        if self._group is not None and self._group.killed_for_memory():
             return f"the interpreter ran out of memory (limit: {self._limits.memory_mb} MB)"
         if code > 128 and code - 128 in set(signal.Signals):
             return f"the interpreter died of {signal.Signals(code - 128).name}"

@@ -8,6 +8,7 @@ Who runs where:
     nursery.py    one small process that has imported the guest already and forks a keeper for each desktop
     keeper.py     one process a desktop: makes its sandbox, puts the guest inside, and takes everything away
                   again when the owner asks, when the owner dies, or when a part of the desktop dies
+    watching.py   until when, and where the cause lies when it dies
     sandbox.py    what the inside looks like (bubblewrap's arguments)
     namespaces.py how the guest gets inside without paying for its imports again
     network.py    the way out of those that have the network; routes.py where it does not lead

@@ -27,13 +27,12 @@ from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.desktops.providers.local import namespaces, network, places, sandbox
 from deskroll.desktops.providers.local.limits import ControlGroup, set_rlimits
 from deskroll.desktops.providers.local.syscalls import RULES
-from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, encode_report
-from deskroll.errors import BootError, plain
+from deskroll.desktops.providers.local.watching import Watch
+from deskroll.desktops.providers.local.wire import Booted, Failed, Report, Request, encode_report
+from deskroll.errors import BootError
 from deskroll.host import keyring, seccomp
 
 BOOT_TIMEOUT_S = 60.0
-_LONGEST_WORD = 4096
-"""Bytes that are read of what a guest says."""
 
 
 def import_guest() -> None:
@@ -50,7 +49,7 @@ def keep(request: Request, link_file: int, listen_file: int) -> int:
     os.setsid()
     link = socket.socket(fileno=link_file)
     desktop = _Sandboxed(request) if request.isolation == "bwrap" else _Bare(request)
-    message = ""
+    last = Failed(message="")
     try:
         began = time.monotonic()
         keyring.leave_session_keyring()
@@ -59,13 +58,13 @@ def keep(request: Request, link_file: int, listen_file: int) -> int:
         seconds["boot"] = time.monotonic() - began
         grouped = desktop.group is not None
         _report(link, Booted(sandbox_pid=desktop.pid, cgroup=grouped, seconds=seconds))
-        message = _watch(link, guest, desktop)
+        last = desktop.watch(link, guest).until_gone(lambda lost: _report(link, lost))
     except Exception as error:  # noqa: BLE001  (this is where a desktop's failures become a report)
-        message = str(error) if isinstance(error, BootError) else traceback.format_exc()
+        last = Failed(message=str(error) if isinstance(error, BootError) else traceback.format_exc())
     finally:
         desktop.end()
         shutil.rmtree(request.folder, ignore_errors=True)
-    _report(link, Failed(message=message))
+    _report(link, last)
     return 0
 
 
@@ -89,27 +88,6 @@ def _await_guest(guest: int, link: socket.socket, deadline: float) -> dict[str, 
     return answer
 
 
-def _watch(link: socket.socket, guest: int, desktop: _Sandboxed | _Bare) -> str:
-    """Wait until the desktop has to go, and say why; empty when its owner wants it so.
-
-    A guest may say one thing, that it has lost a part, which is passed on. It is as hostile as what runs beside it.
-    """
-    heard = False
-    while True:
-        readable, _, _ = select.select([link.fileno(), guest, *desktop.ends], [], [])
-        if link.fileno() in readable:
-            return ""
-        if ended := [what for file, what in desktop.ends.items() if file in readable]:
-            return f"{ended[0]} died"
-        said = os.read(guest, _LONGEST_WORD)
-        if not said:
-            return "its guest died"
-        if heard:
-            return "its guest said more than it may"
-        heard = True
-        _report(link, Lost(message=plain(said.decode(errors="replace"))))
-
-
 class _Sandboxed:
     """A desktop in bubblewrap's namespaces."""
 
@@ -117,8 +95,6 @@ class _Sandboxed:
         self.request = request
         self.pid = 0
         self.group: ControlGroup | None = None
-        self.ends: dict[int, str] = {}
-        """Descriptors that can be read when a process has died that the desktop cannot do without."""
         self._pidfd = -1  # of the first process inside: a pid alone could be somebody else's by the time it is used
         self._lifeline = -1
         self._plan: network.Plan | None = None
@@ -154,14 +130,12 @@ class _Sandboxed:
             )
         self.pid = msgspec.json.decode(info, type=dict[str, int])["child-pid"]
         self._pidfd = os.pidfd_open(self.pid)
-        self.ends[self._pidfd] = "the first process of its namespaces"
 
     def _connect(self, plan: network.Plan, link: socket.socket, deadline: float) -> None:
         """Give the sandbox a way to the network, before anything runs in it."""
         self._way_out = network.connect(plan, self.request.uid, self.pid, self.group)
         if not _read_some(self._way_out.ready, link, deadline):
             raise BootError(f"its network could not be set up: slirp4netns says: {self._way_out.said()}")
-        self.ends[self._way_out.pidfd] = "its way to the network"
 
     def _arguments(self, info: int) -> tuple[list[str], list[int]]:
         args = [*sandbox.arguments(self.request.spec, Path(self.request.shims)), "--info-fd", str(info)]
@@ -196,6 +170,13 @@ class _Sandboxed:
         finally:
             os._exit(127)
 
+    def watch(self, link: socket.socket, guest: int) -> Watch:
+        """What of it is to be watched."""
+        watch = Watch(link, guest)
+        watch.group, watch.first, watch.first_pid = self.group, self._pidfd, self.pid
+        watch.way_out = self._way_out.pidfd if self._way_out is not None else -1
+        return watch
+
     def end(self) -> None:
         """End every process inside and wait until they are gone."""
         if self._lifeline >= 0:
@@ -223,11 +204,14 @@ class _Bare:
         self.request = request
         self.pid = os.getpid()
         self.group: ControlGroup | None = None
-        self.ends: dict[int, str] = {}
 
     def start(self, listen_file: int, _link: socket.socket, _deadline: float) -> int:
         """Start the guest as a plain process; returns the pipe on which it speaks."""
         return _fork_guest(self.request, listen_file, 0, None)
+
+    def watch(self, link: socket.socket, guest: int) -> Watch:
+        """What of it is to be watched."""
+        return Watch(link, guest)
 
     def end(self) -> None:
         """End everything that carries the desktop's mark or has become our child; again until there is nobody left."""

@@ -81,6 +81,19 @@ class ControlGroup:
             return None
         return used - int(stat.get("inactive_file" if unified else "total_inactive_file", 0)), most
 
+    def killed_for_memory(self) -> int:
+        """How many of its processes the kernel has killed because the group had reached its limit."""
+        folder = self.folders[0]
+        unified = (CGROUP_ROOT / "cgroup.controllers").exists()
+        try:
+            lines = (folder / ("memory.events" if unified else "memory.oom_control")).read_text().splitlines()
+            events = dict(line.split() for line in lines)
+            # A kill counts here too when it was the whole machine that had no memory left.
+            reached = int(events.get("oom", 0)) if unified else int((folder / "memory.failcnt").read_text())
+        except (OSError, ValueError):
+            return 0
+        return int(events.get("oom_kill", 0)) if reached else 0
+
     def remove(self) -> None:
         """End what is still in the group and remove it."""
         deadline = time.monotonic() + _EMPTY_S

@@ -13,12 +13,12 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Fence, Recycling
+from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Fence, Recycling, TellLost
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.notes import Note, Notebook, keep_renewing, process_start, runtime_root
 from deskroll.desktops.providers.local import network, orphan, places, shims
@@ -26,7 +26,7 @@ from deskroll.desktops.providers.local.checks import require_modules
 from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.desktops.providers.local.nursery_process import NurseryProcess
 from deskroll.desktops.providers.local.running import Running
-from deskroll.desktops.providers.local.wire import Booted, Request, send_request
+from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Request, send_request
 from deskroll.errors import BootError, DesktopError, DesktopLost, InputError, MissingDependency, ResetError
 from deskroll.types import Event, EventSink, guarded
 
@@ -65,7 +65,7 @@ class LocalProvider:
         self._starting = asyncio.Lock()
         self._running: dict[str, Running] = {}
         self._renewing: asyncio.Task[None] | None = None
-        self._tell_lost: Callable[[str, str], None] | None = None
+        self._tell_lost: TellLost | None = None
         self._closed = False
 
     @classmethod
@@ -92,8 +92,8 @@ class LocalProvider:
         if spec.network and self._isolation == "bwrap":
             network.require()
 
-    def on_lost(self, tell: Callable[[str, str], None]) -> None:
-        """Have `tell(desktop id, reason)` called when a desktop dies by itself."""
+    def on_lost(self, tell: TellLost) -> None:
+        """Have it told when a desktop dies by itself."""
         self._tell_lost = tell
 
     async def boot(self, spec: DesktopSpec = DesktopSpec(), *, desktop_id: str = "", token: str = "") -> Address:
@@ -200,16 +200,16 @@ class LocalProvider:
         """Follow a running desktop, and report it when it, or a part of it, dies before anybody stopped it."""
         told = False
 
-        def tell(reason: str) -> None:
+        def tell(word: Lost | Failed) -> None:
             nonlocal told
             if running.ending is None and not told:
                 told = True
-                self._sink.emit(Event(kind="desktop.lost", subject=running.id, data={"reason": reason}))
+                data = {"reason": word.message, "cause": word.cause}
+                self._sink.emit(Event(kind="desktop.lost", subject=running.id, data=data))
                 if self._tell_lost is not None:
-                    self._tell_lost(running.id, reason)
+                    self._tell_lost(running.id, word.message, word.cause)
 
-        reason = await running.until_gone(tell)
-        tell(reason or "its keeper died")
+        tell(await running.until_gone(tell))
 
     async def _end(self, running: Running) -> None:
         try:

@@ -18,7 +18,7 @@ from pathlib import Path
 from deskroll.desktops.guest.marks import end_all_marked
 from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Started, decode_report
-from deskroll.errors import BootError
+from deskroll.errors import BootError, DeathCause
 
 STOP_S = 10.0
 """The longest wait for a keeper to clean up; then it is done from here."""
@@ -71,18 +71,23 @@ class Running:
             self.link.close()
             await asyncio.to_thread(self._sweep)
 
-    async def until_gone(self, lost: Callable[[str], None]) -> str:
-        """Wait until the keeper has ended, and return its reason; `lost` is told of parts that die before that."""
-        reason = ""
+    async def until_gone(self, lost: Callable[[Lost], None]) -> Failed:
+        """Wait until the keeper has ended, and return its last word; `lost` is told of parts that die before that."""
+        last = Failed(message="its keeper died", cause=self._cause_of_a_dead_keeper)
         while (report := await _receive(self.link)) is not None:
             match report:
                 case Started(keeper_pid=pid) if not self._pidfds:
                     self._hold(pid)
-                case Lost(message=message):
-                    lost(message)
-                case Failed(message=message):
-                    reason = message
-        return reason
+                case Lost():
+                    lost(report)
+                case Failed():
+                    last = report
+        return last
+
+    @property
+    def _cause_of_a_dead_keeper(self) -> DeathCause:
+        """Out of its namespaces, nothing reaches the keeper; without them, it is a process like others."""
+        return DeathCause.OUTSIDE if self.isolation == "bwrap" else DeathCause.UNKNOWN
 
     def _sweep(self) -> None:
         """Remove what a keeper that died before its desktop has left; after a sound one there is nothing to do."""
@@ -102,7 +107,7 @@ class Running:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _ignore(_reason: str) -> None:
+def _ignore(_part: Lost) -> None:
     """For a desktop that is being taken away: which part goes first does not matter."""
 
 

@@ -13,6 +13,7 @@ import socket
 import msgspec
 
 from deskroll.desktops.base import DesktopSpec
+from deskroll.errors import DeathCause
 from deskroll.types import Record
 
 LARGEST = 256 * 1024
@@ -49,12 +50,14 @@ class Lost(Record, frozen=True, tag="lost"):
     """A part of the desktop died; what is left of it still answers, with an error that says so."""
 
     message: str
+    cause: DeathCause = DeathCause.UNKNOWN
 
 
 class Failed(Record, frozen=True, tag="failed"):
     """The desktop did not come up, or is gone; the keeper has removed it."""
 
     message: str
+    cause: DeathCause = DeathCause.UNKNOWN
 
 
 Report = Started | Booted | Lost | Failed

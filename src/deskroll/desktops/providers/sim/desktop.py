@@ -16,7 +16,7 @@ from deskroll.desktops.providers.sim.contents import Contents
 from deskroll.desktops.providers.sim.dice import Dice, Turn
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.providers.sim.world import SimWorld, State
-from deskroll.errors import BootError, DesktopError, DesktopLost, ResetError
+from deskroll.errors import BootError, DeathCause, DesktopError, DesktopLost, ResetError
 
 _ENDED = (State.DEAD, State.STOPPING, State.BROKEN)
 _BETWEEN = (State.BOOTING, State.RESETTING)
@@ -29,7 +29,7 @@ class Keeper(Protocol):
     def is_open(self) -> bool:
         """Whether it still renews its notes."""
 
-    def lost(self, desktop_id: str, reason: str) -> None:
+    def lost(self, desktop_id: str, reason: str, cause: DeathCause) -> None:
         """Hear that a machine died by itself."""
 
 
@@ -143,7 +143,7 @@ class SimDesktop:
         """End by itself, and have the keeper told."""
         self._interrupt(reason)
         self.world.move(self, State.DEAD)
-        self.keeper.lost(self.id, reason)
+        self.keeper.lost(self.id, reason, self.settings.faults.dies_of)
 
     def wedge(self) -> None:
         """Answer nothing any more."""
@@ -189,7 +189,8 @@ class SimDesktop:
 
     def lose(self) -> NoReturn:
         """Raise `DesktopLost` with the reason."""
-        raise DesktopLost(f"simulated desktop {self.id} {self.reason}")
+        cause = self.settings.faults.dies_of if self.state is State.DEAD else DeathCause.UNKNOWN
+        raise DesktopLost(f"simulated desktop {self.id} {self.reason}", cause)
 
     def turn(self, kind: str) -> Turn:
         """The next operation of a kind, for random decisions about it."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Recycling
+from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Recycling, TellLost
 from deskroll.desktops.notes import Note, Owner, renewed
 from deskroll.desktops.providers.sim.desktop import SimDesktop
 from deskroll.desktops.providers.sim.server import SimServer
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.providers.sim.world import SimWorld, State
-from deskroll.errors import BootError, DesktopLost, InputError, ResetError
+from deskroll.errors import BootError, DeathCause, DesktopLost, InputError, ResetError
 from deskroll.types import Event, EventSink, guarded
 
 _DEFAULTS = SimSettings()
@@ -44,7 +44,7 @@ class SimProvider:
         self._sink = guarded(sink)
         self._server = SimServer(self.world)
         self._open = False
-        self._tell: list[Callable[[str, str], None]] = []
+        self._tell: list[TellLost] = []
 
     @classmethod
     def from_options(cls, options: Mapping[str, str], sink: EventSink | None = None) -> SimProvider:
@@ -86,17 +86,17 @@ class SimProvider:
             if getattr(spec, name) and not getattr(self.settings, name):
                 raise InputError(f"DesktopSpec.{name} is asked for, and these simulated desktops have none")
 
-    def on_lost(self, tell: Callable[[str, str], None]) -> None:
-        """Have `tell(desktop id, reason)` called when a desktop dies by itself."""
+    def on_lost(self, tell: TellLost) -> None:
+        """Have it told when a desktop dies by itself."""
         self._tell.append(tell)
 
-    def lost(self, desktop_id: str, reason: str) -> None:
+    def lost(self, desktop_id: str, reason: str, cause: DeathCause) -> None:
         """Pass on that a desktop died, unless there is nobody to hear it any more."""
         if not self._open:
             return
-        self._sink.emit(Event(kind="desktop.lost", subject=desktop_id, data={"reason": reason}))
+        self._sink.emit(Event(kind="desktop.lost", subject=desktop_id, data={"reason": reason, "cause": cause}))
         for tell in self._tell:
-            tell(desktop_id, reason)
+            tell(desktop_id, reason, cause)
 
     async def boot(self, spec: DesktopSpec = DesktopSpec(), *, desktop_id: str = "") -> Address:
         """Start a desktop, under the id that is given."""

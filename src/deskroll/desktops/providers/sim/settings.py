@@ -9,7 +9,7 @@ import msgspec
 
 from deskroll.desktops.base import Fence, Recycling
 from deskroll.desktops.providers.sim.times import Shape, Times
-from deskroll.errors import InputError
+from deskroll.errors import DeathCause, InputError
 from deskroll.types import Record
 
 
@@ -34,6 +34,8 @@ class Faults(Record, frozen=True):
     """A clean desktop dies by itself, unless somebody used it before that."""
     dies_after: Times = Times(shape=Shape.EXPONENTIAL, first=1.0)
     """How long after it became clean."""
+    dies_of: DeathCause = DeathCause.UNKNOWN
+    """Where the cause of each death lies: `inside`, `outside`, or nobody can tell."""
     stop_fails: float = 0.0
     """The stop raises, and the machine stays."""
 
@@ -45,7 +47,9 @@ class Faults(Record, frozen=True):
             raise InputError(f"slow_factor is {self.slow_factor}; allowed: 0 to 1000000")
 
 
-_PROBABILITIES = tuple(name for name in Faults.__struct_fields__ if name not in ("slow_factor", "dies_after"))
+_PROBABILITIES = tuple(
+    name for name in Faults.__struct_fields__ if name not in ("slow_factor", "dies_after", "dies_of")
+)
 
 
 class SimSettings(Record, frozen=True):
@@ -84,6 +88,7 @@ class SimSettings(Record, frozen=True):
 
 _ALLOWED = {
     "recycling": "; allowed: revert, replace", "fence": "; allowed: hard, timed",
+    "dies_of": "; allowed: inside, outside, unknown",
     "proxy": "; allowed: true, false", "fixed_ip": "; allowed: true, false",
 }  # fmt: skip
 _TIMES = ("boot", "reset", "step", "check", "stop", "dies_after")

@@ -88,7 +88,7 @@ class Relay:
         if status == _TOO_LARGE:
             return web.Response(status=status, text=f"{what} has more than {LARGEST_FILE} bytes")
         if status != 200:
-            meaning = self._desktop.failure(request.method, request.path, status, answer)
+            meaning = await self._desktop.failure(request.method, request.path, status, answer)
             if not isinstance(meaning, GuestError) or status in _UNREACHABLE:
                 return self._failed(meaning)
             if isinstance(meaning, CommandTimeout):
