@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskroll.desktops.providers.local import syscalls as of_desktops
-from deskroll.envs.interpreter import syscalls as of_code
+from deskroll.host import code_rules as of_code
 from deskroll.host import seccomp
 from deskroll.host.seccomp import Check, Rules, When
 from deskroll.host.syscalls import MACHINES, numbers

@@ -1,12 +1,13 @@
 """Code that tries to get out, to look outside, to take more than its share, or to break what runs it.
 
-An attack is code, what its result must say, and its time limit. Words in capitals between @ are filled in: PORT (a TCP
-service of the host), SOCKET (a unix socket of the host), ABSTRACT (an abstract one), CANARY (a file of the host), PID
-(the process outside).
+An attack is code, what its result must say, and its time limit. Words in capitals between @ are filled in
+(`tests/prey.py`): system calls by their number, and what is there on the host: PORT (a TCP service), SOCKET (a unix
+socket), ABSTRACT (an abstract one), CANARY (a file), PID (a process), KEY (a key of the worker's).
 """
 
 from __future__ import annotations
 
+import platform
 from typing import NamedTuple
 
 
@@ -33,6 +34,21 @@ def try_(name, *args):
 """
 _DENIED = "not permitted|[Pp]ermission denied|Function not implemented"
 _ABSENT = "No such file or directory"
+# Machine code of the numbering that 32-bit programs have.
+_I386 = f"""{_C}
+import mmap, struct
+def old(number, ebx, ecx):
+    page = mmap.mmap(-1, 4096, prot=7)
+    page.write(b"\\x53\\xb8" + struct.pack("<IBIBI", number, 0xBB, ebx, 0xB9, ecx) + b"\\x31\\xd2\\xcd\\x80\\x5b\\xc3")
+    got = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))()
+    return "DONE" if got >= 0 else os.strerror(-got)
+"""
+_OTHER_NUMBERINGS = (
+    Attack("32-bit: anything", f"{_I386}\nold(20, 0, 0)", f"{_DENIED}|SIGSEGV"),
+    Attack("32-bit: keys", f"{_I386}\nold(288, 0, 0xFFFFFFFD)", f"{_DENIED}|SIGSEGV"),
+    Attack("32-bit: vsock", f"{_I386}\nold(359, 40, 1)", f"{_DENIED}|SIGSEGV"),
+    Attack("x32: keys", f"{_C}\ntry_('syscall', 0x40000000 + 250, 0, -3, 0, 0, 0)", "not implemented"),
+)
 
 ATTACKS = (
     # More than its share
@@ -79,6 +95,12 @@ ATTACKS = (
         "No space left",
     ),
     Attack("open files", "a = []\nwhile True:\n    a.append(open('/dev/null'))", "Too many open files"),
+    Attack(
+        "terminals",
+        "import os\na = []\nwhile len(a) < 100:\n    a.append(os.open('/dev/ptmx', os.O_RDWR | os.O_NOCTTY))\n'DONE'",
+        _ABSENT,
+    ),
+    Attack("terminals: a pair", "import os\nos.openpty()\n'DONE'", f"{_ABSENT}|out of pty"),
     Attack("higher limits", "import resource as r\nr.setrlimit(r.RLIMIT_NPROC, (10**5, 10**5))", "not allowed|exceeds"),
     # Without an end
     Attack("endless loop", "while True:\n    pass", f"{STOPPED}.*names and files are kept", SHORT),
@@ -189,9 +211,26 @@ ATTACKS = (
     Attack("kill its group", "import os\nos.killpg(0, 9)", f"^\\(no output\\)$|No such process|{LOST}"),
     Attack("outlive the worker", f"{_C}\ntry_('prctl', 1, 0, 0, 0, 0)", _DENIED),
     Attack("host name", "import socket\nsocket.sethostname('x')", _DENIED),
-    Attack("keyrings", f"{_C}\ntry_('syscall', 250, 0, -3, 0, 0, 0)", _DENIED),
-    Attack("bpf", f"{_C}\ntry_('syscall', 321, 0, 0, 0)", _DENIED),
-    Attack("io_uring", f"{_C}\ntry_('syscall', 425, 1, ctypes.create_string_buffer(120))", _DENIED),
+    Attack(
+        "keys: the worker's",
+        f"{_C}\nprint(try_('syscall', @KEYCTL@, 10, -3, b'user', b'@KEY@', 0))\nk = libc.syscall(@KEYCTL@, 10, -3, "
+        "b'user', b'@KEY@', 0)\nb = ctypes.create_string_buffer(99)\nlibc.syscall(@KEYCTL@, 11, k, b, 99)\nb.value",
+        _DENIED,
+    ),
+    Attack("keys: of the session", f"{_C}\ntry_('syscall', @KEYCTL@, 0, -3, 0, 0, 0)", _DENIED),
+    Attack("keys: another session", f"{_C}\ntry_('syscall', @KEYCTL@, 1, b'common')", _DENIED),
+    Attack("keys: left behind", f"{_C}\ntry_('syscall', @ADDKEY@, b'user', b'left', b'x', 1, -3)", _DENIED),
+    Attack("keys: asked for", f"{_C}\ntry_('syscall', @REQUESTKEY@, b'user', b'@KEY@', 0, -3)", _DENIED),
+    Attack("bpf", f"{_C}\ntry_('syscall', @BPF@, 0, 0, 0)", _DENIED),
+    Attack("io_uring", f"{_C}\ntry_('syscall', @IOURINGSETUP@, 1, ctypes.create_string_buffer(120))", _DENIED),
+    Attack("io_uring_enter", f"{_C}\ntry_('syscall', @IOURINGENTER@, -1, 0, 0, 0, 0, 0)", _DENIED),
+    Attack("io_uring_register", f"{_C}\ntry_('syscall', @IOURINGREGISTER@, -1, 0, 0, 0)", _DENIED),
+    Attack("userfaultfd", f"{_C}\ntry_('syscall', @USERFAULTFD@, 1)", _DENIED),
+    Attack("perf", f"{_C}\ntry_('syscall', @PERF@, ctypes.create_string_buffer(128), 0, -1, -1, 0)", _DENIED),
+    Attack("a kernel module", f"{_C}\ntry_('syscall', @INITMODULE@, b'x', 1, b'')", _DENIED),
+    Attack("kexec", f"{_C}\ntry_('syscall', @KEXECLOAD@, 0, 0, 0, 0)", _DENIED),
+    Attack("fsopen", f"{_C}\ntry_('syscall', @FSOPEN@, b'devpts', 0)", _DENIED),
+    Attack("open_tree", f"{_C}\ntry_('syscall', @OPENTREE@, -100, b'/', 1)", _DENIED),
     Attack("clock", "import time\ntime.clock_settime(time.CLOCK_REALTIME, 0)", _DENIED),
     Attack("priority", "import os\nos.nice(-20)", _DENIED),
     # Network
@@ -212,6 +251,7 @@ ATTACKS = (
     Attack(
         "vsock", "import socket\nsocket.socket(socket.AF_VSOCK, socket.SOCK_STREAM).connect((2, 1))", "not supported"
     ),
+    Attack("vsock, datagrams", "import socket\nsocket.socket(socket.AF_VSOCK, socket.SOCK_DGRAM)", "not supported"),
     Attack("kernel crypto", "import socket\nsocket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)", "not supported"),
     Attack("unix socket", "import socket\nsocket.socket(socket.AF_UNIX).connect('@SOCKET@')", _ABSENT),
     Attack("abstract unix socket", "import socket\nsocket.socket(socket.AF_UNIX).connect('\\0@ABSTRACT@')", "refused"),
@@ -310,4 +350,5 @@ ATTACKS = (
     Attack("a null byte", "'\\0'\n\0", "SyntaxError|ValueError"),
     Attack("half a character", "print('\\ud800')", r"\\ud800"),
     Attack("deep nesting", "(" * 5000 + ")" * 5000, "SyntaxError|MemoryError|RecursionError|SIGSEGV"),
+    *(_OTHER_NUMBERINGS if platform.machine() == "x86_64" else ()),
 )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
 from pathlib import Path
 
 from deskroll.desktops.notes import runtime_root
 from deskroll.desktops.providers.local import limits, network, packages, shims
 from deskroll.errors import DeskrollError, MissingDependency
+from deskroll.host import bubblewrap
 from deskroll.types import Record
 
 _MODULES = {
@@ -80,31 +79,12 @@ def _check_system_python() -> Check:
 
 def check_namespaces() -> Check:
     """Whether bubblewrap can make namespaces here, as the user that desktops run as."""
-    command = [
-        "bwrap",
-        "--unshare-all",
-        "--uid",
-        "1000",
-        "--ro-bind",
-        "/",
-        "/",
-        "--proc",
-        "/proc",
-        "--dev",
-        "/dev",
-        "true",
-    ]
-    as_user = {"user": 65534, "group": 65534, "extra_groups": ()} if os.getuid() == 0 else {}
     fix = (
         "allow user namespaces (sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000; on Ubuntu "
         "also kernel.apparmor_restrict_unprivileged_userns=0), or run desktops without a sandbox: --isolation none"
     )
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, **as_user)  # type: ignore[call-overload]
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Check(name="namespaces", ok=False, found=f"bubblewrap does not run: {error}", fix=fix)
-    if done.returncode:
-        return Check(name="namespaces", ok=False, found=f"bubblewrap cannot make any: {done.stderr.strip()}", fix=fix)
+    if found := bubblewrap.what_forbids_it():
+        return Check(name="namespaces", ok=False, found=found, fix=fix)
     return Check(name="namespaces", ok=True, found="bubblewrap makes its own for each desktop")
 
 

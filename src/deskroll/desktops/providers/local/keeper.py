@@ -31,6 +31,7 @@ from deskroll.desktops.providers.local.watching import Watch
 from deskroll.desktops.providers.local.wire import Booted, Failed, Report, Request, encode_report
 from deskroll.errors import BootError
 from deskroll.host import keyring, seccomp
+from deskroll.host.bubblewrap import memory_file
 
 BOOT_TIMEOUT_S = 60.0
 
@@ -139,18 +140,18 @@ class _Sandboxed:
 
     def _arguments(self, info: int) -> tuple[list[str], list[int]]:
         args = [*sandbox.arguments(self.request.spec, Path(self.request.shims)), "--info-fd", str(info)]
-        files = [_memory_file(sandbox.lifeline_program())]
+        files = [memory_file(sandbox.lifeline_program())]
         args += ["--perms", "0111", "--file", str(files[0]), sandbox.LIFELINE]
         name_server = self._plan.name_server if self._plan is not None else ""
         for path, content in sandbox.etc_files(self.request.id, name_server).items():
-            files.append(_memory_file(content.encode()))
+            files.append(memory_file(content.encode()))
             args += ["--perms", "0644", "--file", str(files[-1]), path]
         args += sandbox.sealing()
         if (filtered := seccomp.program(RULES)) is not None:
-            files.append(_memory_file(filtered))
+            files.append(memory_file(filtered))
             args += ["--seccomp", str(files[-1])]
         # Not on the command line, which everything inside can read and which would tell paths of the host.
-        options = _memory_file(b"\0".join(arg.encode() for arg in args) + b"\0")
+        options = memory_file(b"\0".join(arg.encode() for arg in args) + b"\0")
         return ["bwrap", "--args", str(options), "--", *sandbox.FIRST_PROCESS], [options, *files]
 
     def _exec_bwrap(self, args: list[str], stdin: int, stdout: int, files: list[int]) -> None:
@@ -312,13 +313,6 @@ def _read_some(file: int, link: socket.socket, deadline: float) -> bytes:
     if not readable:
         raise BootError(f"it did not come up within {BOOT_TIMEOUT_S:g} s")
     return os.read(file, 65536)
-
-
-def _memory_file(content: bytes) -> int:
-    file = os.memfd_create("deskroll")
-    os.write(file, content)
-    os.lseek(file, 0, os.SEEK_SET)
-    return file
 
 
 def _end_children() -> set[int]:

@@ -8,6 +8,7 @@ owner was killed, the process ends with that, and the folder is removed by whoev
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import shutil
 import weakref
@@ -63,15 +64,21 @@ class Worker:
 
     async def start(self) -> None:
         """Wait until it takes jobs."""
-        self._process = await asyncio.create_subprocess_exec(
-            *sandbox.command(self._environment, self.folder),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={},
-            limit=_LINE,
-            start_new_session=True,
-        )
+        command = sandbox.command(self._environment, self.folder)
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *command.words,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                pass_fds=command.files,
+                env={},
+                limit=_LINE,
+                start_new_session=True,
+            )
+        finally:
+            for file in command.files:
+                os.close(file)
         self._listening = asyncio.ensure_future(self._listen())
         await self._read(START_S, "did not start")
 

@@ -1,0 +1,150 @@
+"""The command that starts a sandbox for code: bubblewrap's, and before it, for root, that of `launch.py`.
+
+Every such sandbox has: namespaces of its own (user, pid, network, ipc, host name, control group), with loopback as the
+only network; /usr and the folders that it names, read-only; a /dev without terminals; bounded folders in memory, and
+nothing else that can be written to; a filter of system calls; none of the starter's environment. What runs there is
+uid 1000 without capabilities; where the starter is root, nobody on the host.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from deskroll.errors import MissingDependency
+from deskroll.host import launch, seccomp
+from deskroll.host.code_rules import RULES
+from deskroll.types import Record
+
+UID = 1000
+_HOST_UID = 65534
+_SMALL = str(1024 * 1024)
+_PROBE = "bwrap --unshare-all --uid 1000 --ro-bind / / --proc /proc --dev /dev true"
+_PROBE_S = 20.0
+
+
+class Inside(Record, frozen=True):
+    """What code in a sandbox sees and may use."""
+
+    host_name: str
+    folders: Mapping[str, str]
+    """Folders of the host that are seen, and where, besides /usr."""
+    rooms: Mapping[str, int]
+    """Folders in memory that may be written to, with their size in bytes."""
+    work: str
+    """The folder to begin in."""
+    environment: Mapping[str, str]
+    hidden: Sequence[str] = ()
+    """Folders that would be seen along with others, and are to be empty."""
+    files: Mapping[str, bytes] = {}
+    """Files of its own."""
+    links: Mapping[str, str] = {}
+    """Symbolic links: path and target."""
+    etc: Sequence[str] = ("ld.so.cache",)
+    """What is seen of the host's /etc, where it is there."""
+    processes: bool = False
+    """Whether there is a /proc, which tells about processes inside, and about the machine."""
+    needs: Sequence[str] = ()
+    """System calls that are allowed here and nowhere else."""
+
+
+class Command(Record, frozen=True):
+    """How to start one sandbox."""
+
+    words: tuple[str, ...]
+    files: tuple[int, ...]
+    """Descriptors that it inherits, for the caller to close."""
+
+
+def command(inside: Inside, program: Sequence[str], *, options: Sequence[str] = (), groups: Sequence[str] = (),
+            needed_by: str) -> Command:  # fmt: skip
+    """The command that runs a program in a sandbox.
+
+    `options`: more of bubblewrap's own; `groups`: files that put a process into its control group, for root;
+    `needed_by`: for the message where there is no bubblewrap.
+    """
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        raise MissingDependency(f"{needed_by} needs bubblewrap: apt-get install -y --no-install-recommends bubblewrap")
+    as_root = os.getuid() == 0
+    sources = [f"{launch.STAGE}/{place}" for place in range(len(inside.folders))] if as_root else list(inside.folders)
+    kept = {path: memory_file(content) for path, content in inside.files.items()}
+    args = [*options, *_arguments(inside, dict(zip(sources, inside.folders.values(), strict=True)), kept)]
+    files = list(kept.values())
+    if (filtered := _filtered(tuple(inside.needs))) is not None:
+        files.append(memory_file(filtered))
+        args += ["--seccomp", str(files[-1])]
+    words = [bwrap, *args, "--", *program]
+    if as_root:
+        staged = "\n".join(inside.folders)
+        words = [sys.executable, "-I", "-S", launch.__file__, str(_HOST_UID), "\n".join(groups), staged, *words]
+    return Command(words=tuple(words), files=tuple(files))
+
+
+def _arguments(inside: Inside, binds: Mapping[str, str], files: Mapping[str, int]) -> list[str]:
+    args = ["--unshare-all", "--new-session", "--uid", str(UID), "--gid", str(UID), "--hostname", inside.host_name]
+    if inside.processes:
+        args += ["--proc", "/proc"]
+    # Terminals are the machine's, and few: code has no use for them.
+    args += ["--dev", "/dev", "--size", _SMALL, "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts"]
+    args += ["--ro-bind", "/usr", "/usr", *_system_folders()]
+    for path, size in inside.rooms.items():
+        args += ["--perms", "0700", "--size", str(size), "--tmpfs", path]
+    for source, target in binds.items():
+        args += ["--ro-bind", source, target]
+    for folder in inside.hidden:
+        args += ["--size", _SMALL, "--tmpfs", folder, "--remount-ro", folder]
+    for name in inside.etc:
+        args += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for path, file in files.items():
+        args += ["--perms", "0444", "--file", str(file), path]
+    for path, target in inside.links.items():
+        args += ["--symlink", target, path]
+    args += ["--chdir", inside.work]
+    for name, value in inside.environment.items():
+        args += ["--setenv", name, value]
+    # What is left of the root and of /dev is memory without a limit of its own: nobody needs to write there.
+    return [*args, "--remount-ro", "/dev", "--remount-ro", "/"]
+
+
+# What does not change while a process runs is found once: a start is paid for by everybody in the loop.
+@functools.cache
+def _filtered(needs: tuple[str, ...]) -> bytes | None:
+    forbidden = tuple(name for name in RULES.forbidden if name not in needs)
+    return seccomp.program(seccomp.Rules(forbidden=forbidden, absent=RULES.absent, checks=RULES.checks))
+
+
+@functools.cache
+def _system_folders() -> list[str]:
+    args = []
+    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
+        if Path("/", name).is_symlink():
+            args += ["--symlink", f"usr/{name}", f"/{name}"]
+        elif Path("/", name).exists():
+            args += ["--ro-bind", f"/{name}", f"/{name}"]
+    return args
+
+
+def memory_file(content: bytes) -> int:
+    """A file in memory with that content, to be read from its beginning."""
+    file = os.memfd_create("deskroll")
+    os.write(file, content)
+    os.lseek(file, 0, os.SEEK_SET)
+    return file
+
+
+def what_forbids_it() -> str:
+    """Why bubblewrap can make no sandbox here, as the user that code runs as; empty where it can."""
+    as_user = {"user": _HOST_UID, "group": _HOST_UID, "extra_groups": ()} if os.getuid() == 0 else {}
+    try:
+        done = subprocess.run(  # type: ignore[call-overload]
+            _PROBE.split(), capture_output=True, text=True, timeout=_PROBE_S, check=False, **as_user
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"bubblewrap does not run: {error}"
+    return f"bubblewrap cannot make any: {done.stderr.strip()}" if done.returncode else ""
