@@ -8,12 +8,14 @@ cancelled ends its process; none outlives the calling process, however that ends
 process is killed, the server hangs) is no outcome: the call is made once more, and then raises `LimitedLost`. Functions
 must therefore be pure.
 
-It is no sandbox. The process has none of the caller's environment variables and open files, but it is the same user's:
-code that takes it over can read what the user can, the caller's variables in /proc among that. `envs/interpreter` is
-for code.
+The process has none of the caller's environment variables and open files, and it is confined, unless the call says
+otherwise because the function reads files: a sandbox (`sandbox`) with nothing in it but what Python imports from, and
+no further process, so that a file that takes its reader over has got nowhere, and is gone with it. Calls that are not
+confined, and all where bubblewrap can make no sandbox, are the same user's: what takes them over can read what the user
+can. `envs/interpreter` is for code.
 
-Each call is a fork of a small server (`server`), which is started with the first call, one for each process
-that calls, and has imported what the functions need: a call takes milliseconds, not the start of a Python.
+Each call is a fork of a small server (`server`), which is started with the first call, one of each kind for each
+process that calls, and has imported what the functions need: a call takes milliseconds, not the start of a Python.
 """
 
 from deskroll.envs.limited.call import (

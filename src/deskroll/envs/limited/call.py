@@ -74,13 +74,14 @@ class LimitedLost(SetupError):
 
 async def limited(
     function: Callable[[bytes], bytes], given: bytes, limits: Bounds, *,
-    preload: Sequence[str] = (), budget: Budget | None = None, patience: float = 30.0,
+    preload: Sequence[str] = (), budget: Budget | None = None, patience: float = 30.0, confined: bool = True,
 ) -> bytes:  # fmt: skip
     """Run a module-level function in a process of its own and return what it returns.
 
     `preload` names modules that the function imports when called: the server imports them once, the caller never does.
     `patience`: seconds after which a server that says nothing is asked for a sign of life, and within which it must
-    give one.
+    give one. `confined`: in a sandbox, where there are no files but those that Python imports from,
+    without processes and threads of its own.
     """
     path, why = _path(function), ""
     async with HOME.gate():
@@ -89,9 +90,9 @@ async def limited(
                 raise _spent(budget)
             cpu = min(limits.cpu_seconds, budget.left) if budget else limits.cpu_seconds
             ask = Ask(function=path, preload=tuple(preload), seconds=limits.seconds, cpu_seconds=cpu,
-                      memory_bytes=limits.memory_bytes, result_bytes=limits.result_bytes)  # fmt: skip
+                      memory_bytes=limits.memory_bytes, result_bytes=limits.result_bytes, alone=confined)  # fmt: skip
             try:
-                return _result(await _said(ask, given, patience), ask, limits, budget)
+                return _result(await _said(ask, given, patience, confined), ask, limits, budget)
             except (Lost, OSError) as error:  # an OSError: no process or socket is to be had
                 why = str(error)
     raise LimitedLost(f"a function cannot be run within limits on this machine; tried {_ATTEMPTS} times, last: {why}")
@@ -104,8 +105,8 @@ def _path(function: Callable[[bytes], bytes]) -> str:
     return f"{module}:{name}"
 
 
-async def _said(ask: Ask, given: bytes, patience: float) -> bytearray:
-    link, server = await HOME.call(msgspec.json.encode(ask), patience)
+async def _said(ask: Ask, given: bytes, patience: float, confined: bool) -> bytearray:
+    link, server = await HOME.call(msgspec.json.encode(ask), patience, confined=confined)
     try:
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(_watch(server, patience))

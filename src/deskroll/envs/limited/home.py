@@ -1,7 +1,8 @@
-"""The caller's side of `limited`: holds the server process, starts it when there is a call, and ends it.
+"""The caller's side of `limited`: holds the server processes, starts each when there is a call, and ends it.
 
-Guarantees: one server for each calling process, also after a fork; one that has died is replaced with the next call; to
-hand over a call or to ask for a sign of life never takes longer than the patience given.
+Guarantees: for each calling process one server for confined functions and one for others, also after a fork; one that
+has died is replaced with the next call; to hand over a call or to ask for a sign of life never takes longer than the
+patience given. Where bubblewrap can make no sandbox, the log says so once, and confined functions go without.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import array
 import asyncio
 import atexit
+import contextlib
 import json
+import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,9 +22,16 @@ import tempfile
 import threading
 import weakref
 
+import msgspec
+
 from deskroll.clocks import time_limit
+from deskroll.envs.limited import sandbox
 from deskroll.envs.limited.server import PING
 from deskroll.errors import plain
+from deskroll.host import bubblewrap
+from deskroll.host.bubblewrap import Command
+
+_log = logging.getLogger(__name__)
 
 _IN_FLIGHT = 32
 """Calls that one loop hands to the server at a time: each holds open files in both."""
@@ -28,8 +39,9 @@ _ENDS_S = 5.0
 _LAST_WORDS = 1000
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from deskroll.envs.limited.server import main; main(int(sys.argv[2]), int(sys.argv[3]))"
+    "from deskroll.envs.limited.server import main; main(*map(int, sys.argv[2:]))"
 )
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 class Lost(Exception):
@@ -39,23 +51,25 @@ class Lost(Exception):
 class Server:
     """The server process, as its caller holds it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, confined: bool) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed with it)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        path = json.dumps([os.path.abspath(each) for each in sys.path])  # noqa: PTH100  (an empty one is this folder)
+        self._info, info = os.pipe()
+        os.set_blocking(self._info, False)
         try:
             with theirs:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-c", _START, path, str(theirs.fileno()), str(os.getpid())],
-                    pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                    stderr=self._output, start_new_session=True,
-                    env={"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-                )  # fmt: skip
+                self._process = _start(theirs.fileno(), info, self._output.fileno(), confined=confined)
         except BaseException:
-            self._control.close()
-            self._output.close()
+            self._release()
             raise
+        finally:
+            os.close(info)
         self._control.setblocking(False)
+
+    def _release(self) -> None:
+        self._control.close()
+        self._output.close()
+        os.close(self._info)
 
     def alive(self) -> bool:
         """Whether it can be asked."""
@@ -102,6 +116,11 @@ class Server:
 
     def kill(self) -> None:
         """Kill it, and so all that it runs, without waiting."""
+        # In a sandbox it is the first process there, and not the one that was started. One that is only half made is
+        # left to itself: it finds its socket closed.
+        with contextlib.suppress(OSError, msgspec.MsgspecError, KeyError):
+            first = msgspec.json.decode(os.read(self._info, 4096), type=dict[str, int])["child-pid"]
+            os.kill(first, signal.SIGKILL)
         self._process.kill()
 
     def end(self) -> None:
@@ -110,23 +129,44 @@ class Server:
         try:
             self._process.wait(_ENDS_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.kill()
             self._process.wait()
-        self._output.close()
+        self._release()
 
     def disown(self) -> None:
         """In a fork of its caller: it belongs to somebody else, who must be the only one that holds its socket."""
-        self._control.close()
-        self._output.close()
+        self._release()
         self._process.returncode = 0  # or it would complain that it was left running
 
 
+def _start(control: int, info: int, output: int, *, confined: bool) -> subprocess.Popen[bytes]:
+    path = [os.path.abspath(each) for each in sys.path]  # noqa: PTH100  (an empty one is this folder)
+    caller = os.pidfd_open(os.getpid())
+    program = ["-I", "-c", _START, json.dumps(path), str(control), str(caller), str(int(confined))]
+    files: tuple[int, ...] = ()
+    try:
+        made = Command(words=(sys.executable, *program), files=())
+        if confined:
+            made = sandbox.command(program, path, _ENVIRONMENT, info)
+        files = made.files
+        return subprocess.Popen(
+            made.words, pass_fds=(control, caller, info, *files), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=output, start_new_session=True, env={} if confined else _ENVIRONMENT,
+        )  # fmt: skip
+    finally:
+        for file in (caller, *files):
+            os.close(file)
+
+
 class _Home:
-    """What this process holds: the server, once there was a call, and a gate for each event loop."""
+    """What this process holds: the servers, once there was a call, and a gate for each event loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._server: Server | None = None
+        self._servers: dict[bool, Server] = {}
+        """By whether they are confined."""
+        self._open = False
+        """Whether this machine has no sandboxes; known with the first server that wants one."""
         self._hooked = False
         self._gates: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             weakref.WeakKeyDictionary()
@@ -136,13 +176,13 @@ class _Home:
         """The bound on calls in flight of the running loop."""
         return self._gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_IN_FLIGHT))
 
-    async def call(self, ask: bytes, patience: float) -> tuple[socket.socket, Server]:
+    async def call(self, ask: bytes, patience: float, *, confined: bool) -> tuple[socket.socket, Server]:
         """Hand a call to the server, and return the socket to whoever will run it."""
         server: Server | None = None
         try:
             async with time_limit(patience):
                 while True:
-                    server = self._ready()
+                    server = self._ready(confined)
                     try:
                         return server.hand(ask), server
                     except (BlockingIOError, BrokenPipeError, ConnectionResetError):
@@ -153,30 +193,36 @@ class _Home:
                 server.kill()
             raise Lost(f"the process that runs functions within limits took nothing for {patience:g} s") from None
 
-    def _ready(self) -> Server:
+    def _ready(self, confined: bool) -> Server:
         with self._lock:
-            if self._server is not None and not self._server.alive():
-                self._server.end()
-                self._server = None
-            if self._server is None:
-                self._server = Server()
+            server = self._servers.get(confined)
+            if server is not None and not server.alive():
+                self._servers.pop(confined).end()
+                server = None
+            if server is None:
+                server = self._servers[confined] = Server(confined=confined and self._can_confine())
             if not self._hooked:
                 self._hooked = True
                 os.register_at_fork(after_in_child=self._forget)
                 atexit.register(self.end)
-            return self._server
+            return server
+
+    def _can_confine(self) -> bool:
+        if not self._open and (why := bubblewrap.what_forbids_it()):
+            self._open = True
+            _log.warning("what comes from strangers is read without a sandbox: %s; see `deskroll doctor`", why)
+        return not self._open
 
     def _forget(self) -> None:
         """In a fork: nothing of the parent's is ours."""
-        if self._server is not None:
-            self._server.disown()
-        self._server, self._lock, self._gates = None, threading.Lock(), weakref.WeakKeyDictionary()
+        for server in self._servers.values():
+            server.disown()
+        self._servers, self._lock, self._gates = {}, threading.Lock(), weakref.WeakKeyDictionary()
 
     def end(self) -> None:
-        """End the server, if there is one."""
-        if self._server is not None:
-            self._server.end()
-            self._server = None
+        """End the servers that there are."""
+        while self._servers:
+            self._servers.popitem()[1].end()
 
 
 HOME = _Home()

@@ -31,13 +31,14 @@ from typing import NoReturn
 
 import msgspec
 
+from deskroll.host.keyring import leave_session_keyring
 from deskroll.types import Record
 
 TRAILER = struct.Struct("<Bid")
 """How a fork ended (`Ended`), its exit code, negative for a signal, and its CPU time in seconds."""
 PING = b"?"
 """Asks for a sign of life, which is a byte on the socket that comes with it."""
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _LONGEST_ASK = 65536
 
 
@@ -60,6 +61,8 @@ class Ask(Record, frozen=True):
     cpu_seconds: float
     memory_bytes: int
     result_bytes: int
+    alone: bool
+    """It may start no process and no thread: nothing of it can stay behind, or disturb others in the sandbox."""
 
 
 @dataclass
@@ -77,7 +80,7 @@ class _Call:
 class _Server:
     def __init__(self, control: socket.socket, caller: int) -> None:
         self._control = control
-        self._caller = caller
+        self._caller = caller  # a pidfd: a number would mean nothing in a sandbox
         self._waiting: deque[_Call] = deque()
         self._running: dict[int, _Call] = {}
         self._links: dict[int, _Call] = {}
@@ -94,14 +97,11 @@ class _Server:
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         # The control socket alone does not tell: where the caller has forked, its forks may hold it, too.
-        pidfd = os.pidfd_open(self._caller)
-        if os.getppid() != self._caller:
-            return
-        for fd in (pidfd, self._control.fileno(), self._wake.fileno()):
+        for fd in (self._caller, self._control.fileno(), self._wake.fileno()):
             self._poll.register(fd, select.POLLIN)
         while True:
             for fd, _ in self._poll.poll(self._patience_ms()):
-                if fd == pidfd or (fd == self._control.fileno() and not self._take()):
+                if fd == self._caller or (fd == self._control.fileno() and not self._take()):
                     return
                 if fd == self._wake.fileno():
                     self._wake.recv(4096)
@@ -303,11 +303,17 @@ def _confine(ask: Ask) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
     resource.setrlimit(resource.RLIMIT_AS, (begun + ask.memory_bytes,) * 2)
+    if ask.alone:
+        resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
-def main(control: int, caller: int) -> None:
-    """Serve the caller of that pid over the socket of that number."""
+def main(control: int, caller: int, confined: int) -> None:
+    """Serve over the socket of that number, for a caller whose pidfd has the other."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if confined:
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # no fork looks into this process, or into another
+    else:
+        leave_session_keyring()  # no call reaches any in a sandbox
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

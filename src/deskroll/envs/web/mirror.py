@@ -118,7 +118,7 @@ class _Shelf:
         async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if root not in self._indexes:
                 try:
-                    built = await limited(build, os.fsencode(root), _BOUNDS)
+                    built = await limited(build, os.fsencode(root), _BOUNDS, confined=False)
                 except (LimitExceeded, FunctionFailed, FunctionCrashed) as error:
                     raise PageError(f"the mirror cannot be searched: {error}") from None
                 self._indexes[root] = await asyncio.to_thread(msgspec.msgpack.decode, built, type=Index)
