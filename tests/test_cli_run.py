@@ -20,6 +20,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from deskroll.models.scripted import Faults, Reply, Script, ScriptedServer, ToolUse, Turn
 from deskroll.models.scripted.script import FaultKind, When
@@ -325,6 +327,60 @@ def read_terminal(fd: int) -> bytes:
         return b""
 
 
+# --- advice ---------------------------------------------------------------------------------------------
+
+
+async def test_a_model_that_the_server_does_not_list_is_told_before_the_start(
+    deskroll: Commands, place: Path, env: dict[str, str]
+) -> None:
+    """It is asked all the same: not every server lists every name."""
+    script = Script(replies=(Reply(turns=(Turn(text="42"),)),))
+    command = ["run", "t.jsonl", "--env", "math", "--set", "backend=inline"]
+    async with ScriptedServer(script) as server:
+        args = [*command, "--base-url", server.url, "--model"]
+        typo = await asyncio.to_thread(deskroll, *args, "skripted", cwd=place, env=env)
+        right = await asyncio.to_thread(deskroll, *args, "scripted:latest", cwd=place, env=env)
+    assert (typo.code, right.code) == (0, 0)
+    told = f"model: {server.url} does not list a model 'skripted'; the nearest that it has: scripted."
+    assert told in typo.err
+    assert typo.err.index(told) < typo.err.index("/results/"), "before the run is there"
+    assert "does not list" not in right.err
+
+
+async def test_a_key_that_is_refused_names_the_command_that_goes_on(
+    deskroll: Commands, place: Path, env: dict[str, str]
+) -> None:
+    """It was accepted when the list of models was asked for."""
+
+    async def refuse(request: web.Request) -> web.Response:
+        return web.json_response({"error": {"message": "Incorrect API key provided"}}, status=401)
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", refuse)
+    async with TestServer(app) as server:
+        url = str(server.make_url("/v1"))
+        args = ["run", "t.jsonl", "--env", "math", "--model", "m", "--base-url", url, "--set", "run_id=one"]
+        ended = await asyncio.to_thread(deskroll, *args, cwd=place, env=env)
+    assert ended.code == 1
+    last = ended.err.strip().splitlines()[-2:]
+    assert "status 401: Incorrect API key provided (no key is set" in last[0]
+    assert re.fullmatch(rf"go on with:  \S+ run --resume {re.escape(str(place / 'results/one'))}", last[1])
+
+
+def test_a_run_in_which_nothing_was_scored_does_not_look_done(
+    deskroll: Commands, place: Path, env: dict[str, str]
+) -> None:
+    sim = ["--env", "osworld", "--provider", "sim", "--set", "provider_options={step_crashes: 1}"]
+    once = ["--set", "retries={desktop: 0, setup: 0}", "--set", "run_id=one"]
+    ended = deskroll(*QUICK, *sim, *once, cwd=place, env=env)
+    assert ended.code == 1
+    assert "4/4 ended, 4 unscored (4 " in ended.err
+    assert "nothing more is run: a resume does the unscored again" in ended.err
+    assert "go on with:" in ended.err
+    assert "nothing is left to do" not in ended.err
+    assert "finished: 4 of 4 episodes, none scored" in ended.out
+
+
 # --- interrupted -----------------------------------------------------------------------------------------
 
 
@@ -358,7 +414,7 @@ def test_interrupted_once_what_waits_for_a_desktop_is_given_back(
     (place / "s.yaml").write_text('latency: 2.0\nreplies: [{turns: [{text: "42"}]}]\n')
     with running(place, env, [*MATH, *desktops]) as live:
         wait_until(lambda: live.started() == 12, "all are handed to workers")
-        wait_until(lambda: leases(live.run) == 2, "two have a desktop")
+        wait_until(lambda: live.begun() == 2, "two have a desktop")
         family = live.family()
         live.signal(signal.SIGINT)
     assert live.process.returncode == 130, live.said()

@@ -277,12 +277,30 @@ async def test_a_403_may_be_about_this_request_alone() -> None:
         assert (await model.complete(QUESTION)).text == "fine"
 
 
-async def test_a_429_about_money_is_final() -> None:
-    error = {"message": "You exceeded your current quota", "code": "insufficient_quota"}
-    async with canned(http({"error": error}, 429)) as server, client(server.url) as model:
-        with pytest.raises(ModelRefused, match="no quota left"):
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (429, {"message": "You exceeded your current quota", "code": "insufficient_quota"}),
+        (429, {"message": "You exceeded your current quota", "code": "429", "type": "insufficient_quota"}),
+        (429, {"message": "check your account", "type": "exceeded_current_quota_error"}),
+        (402, {"message": "Insufficient Balance", "code": "invalid_request_error"}),
+        (402, {}),
+        (403, {"message": "not now", "code": "billing_not_active"}),
+        (400, {"message": "Your credit balance is too low to access the API", "type": "invalid_request_error"}),
+    ],
+)
+async def test_a_refusal_about_money_is_final_for_everybody(status: int, error: dict[str, str]) -> None:
+    async with canned(http({"error": error}, status)) as server, client(server.url) as model:
+        with pytest.raises(ModelForbidden, match="no quota left: asking again does not help"):
             await model.complete(QUESTION)
         assert len(server.heads) == 1
+
+
+async def test_a_refusal_about_pace_is_asked_again() -> None:
+    """Some servers call their requests a minute a quota, too."""
+    error = {"message": "You exceeded your current quota. Please retry in 1 s", "code": "rate_limit_exceeded"}
+    async with canned(http({"error": error}, 429), GOOD) as server, client(server.url) as model:
+        assert (await model.complete(QUESTION)).text == "fine"
 
 
 @pytest.mark.parametrize(

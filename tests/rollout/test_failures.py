@@ -181,6 +181,17 @@ async def test_a_key_that_is_refused_in_the_middle_stops_the_run_and_spends_noth
     assert runs.read().outcomes() == []
 
 
+@pytest.mark.parametrize("status", [402, 429])
+async def test_an_account_without_quota_stops_the_run_at_its_first_answer(runs: Runs, status: int) -> None:
+    async with _refusing(status, {"message": "pay first", "type": "insufficient_quota"}) as (url, asked):
+        config = runs.config(None, model={"base_url": url}, num_rollouts=1)
+        with pytest.raises(ModelError, match=r"no quota left.*the run stops here"):
+            async with Session.open(config, questions(50)) as session:
+                await session.run()
+    assert len(asked) == 1
+    assert runs.read().outcomes() == []
+
+
 async def test_one_request_that_is_refused_costs_its_own_episode_only(runs: Runs) -> None:
     """A gateway may answer 403 to one prompt that it has flagged: no reason to stop, and none to blame the key."""
     async with _moderated("(1)") as url:
@@ -207,6 +218,21 @@ async def _moderated(flagged: str) -> AsyncIterator[str]:
     app.router.add_post("/v1/chat/completions", answer)
     async with TestServer(app) as server:
         yield str(server.make_url("/v1"))
+
+
+@asynccontextmanager
+async def _refusing(status: int, error: dict[str, str]) -> AsyncIterator[tuple[str, list[str]]]:
+    """A server that refuses everybody, and what it was asked."""
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(await request.text())
+        return web.json_response({"error": error}, status=status)
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/v1")), asked
 
 
 async def test_a_model_slot_that_is_waited_for_is_no_silence_of_the_model(runs: Runs) -> None:

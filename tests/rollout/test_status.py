@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from deskroll.errors import FailureClass
 from deskroll.models.base import EndpointLoad
 from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.orders import Vitals
 from deskroll.rollout.status import endpoints_of, what_limits
 from deskroll.rollout.tally import Standing, Tally
+from deskroll.types import Episode, EpisodeKey, Failure, Score, StopReason
 
 POOL = "desktops: 96% of waiting is for a free one: more desktops would help"
 
@@ -37,6 +40,43 @@ def standing(planned: int) -> Standing:
 def test_what_limits_it(planned: int, phases: dict[str, int], said: str) -> None:
     in_flight = sum(phases.values())
     assert what_limits(standing(planned), in_flight, 4, phases, pool_limit=POOL).startswith(said)
+
+
+@pytest.mark.parametrize("planned", [100, 2])
+def test_a_server_that_hangs_is_what_limits(planned: int) -> None:
+    """Not num_rollouts, nor that these are the last episodes."""
+    hung = EndpointLoad(url="http://m", in_flight=2, oldest_s=40.0, calls=9, since_answer_s=41.0)
+    never = msgspec.structs.replace(hung, since_answer_s=None)
+    for load in (hung, never):
+        for phases in ({"model": 2}, {"model": 2, "desktop": 10}):
+            said = what_limits(standing(planned), 2, 2, phases, [load], pool_limit=POOL)
+            assert said == "the model's server, which has answered nobody for 40 s"
+
+
+@pytest.mark.parametrize(
+    ("phases", "changes"),
+    [
+        ({"model": 2}, {"since_answer_s": 3.0}),  # it answers others
+        ({"model": 2}, {"oldest_s": 3.0}),
+        ({"model": 2}, {"in_flight": 0}),
+        ({"model": 1, "act": 4}, {}),  # few wait for it
+    ],
+)
+def test_a_server_that_answers_does_not_limit_by_hanging(phases: dict[str, int], changes: dict[str, float]) -> None:
+    load = EndpointLoad(url="http://m", in_flight=2, oldest_s=40.0, calls=9, since_answer_s=41.0)
+    said = what_limits(standing(100), 5, 5, phases, [msgspec.structs.replace(load, **changes)])
+    assert "answered nobody" not in said
+
+
+def test_a_run_in_which_nothing_was_scored_has_something_left_to_do() -> None:
+    failure = Failure(failure_class=FailureClass.DESKTOP, kind="DesktopLost", message="gone")
+    key = EpisodeKey(phase="eval", round=0, task="t", sample=0)
+    lost = Episode(key=key, attempt=1, stop=StopReason.FAILURE, score=Score(value=None, reason="gone"), failure=failure)
+    tally = Tally()
+    tally.planned(2)
+    tally.sealed(lost)
+    tally.sealed(msgspec.structs.replace(lost, key=msgspec.structs.replace(key, task="u")))
+    assert what_limits(tally.standing(), 0, 4, {}) == "nothing more is run: a resume does the unscored again"
 
 
 def test_a_run_that_stops_starts_nothing() -> None:

@@ -82,8 +82,8 @@ def run(
 ) -> None:
     """Run an agent on tasks, in parallel, and score every attempt.
 
-    TASKS is a JSON or JSONL file, a suite file or a folder of OSWorld's tasks, or suite:NAME. Ctrl-C once: what runs is
-    finished, nothing more is started. Twice: stop now. Either way no desktop is left, and --resume goes on. Exit code
+    TASKS is a JSON or JSONL file, a suite file or a folder of OSWorld's tasks, or suite:NAME. Ctrl-C once: what has
+    begun is finished, the rest is left. Twice: stop now. Either way no desktop is left, and --resume goes on. Exit code
     0: every episode was scored; 1: some were not; 2: bad input; 130: interrupted.
     """
     from deskroll.cli.console import stderr  # noqa: PLC0415

@@ -20,9 +20,10 @@ from deskroll.cli.console import stderr
 from deskroll.cli.interrupts import Interrupts
 from deskroll.cli.log_lines import LogLines
 from deskroll.cli.run_view import Progress
-from deskroll.errors import ConfigError, InputError, ModelError, NoDesktop, StoreError
+from deskroll.errors import ConfigError, DeskrollError, InputError, ModelError, NoDesktop, StoreError
 from deskroll.models.base import ModelRefused
 from deskroll.models.client import ChatClient
+from deskroll.models.listed import is_listed, unlisted
 from deskroll.models.scripted import Script, ScriptedServer
 from deskroll.models.settings import ModelSettings
 from deskroll.report import terminal
@@ -72,7 +73,11 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str = "", *, f
         _tell(console, f"run {session.store.info.run_id} in {session.folder}")
         progress = Progress(console, session.status)
         async with progress.shown():
-            outcomes = await interrupts.guarded(session, session.run())
+            try:
+                outcomes = await interrupts.guarded(session, session.run())
+            except DeskrollError as error:
+                error.args = (f"{error}\n{_resume(session.folder)}",)
+                raise
         folder = session.folder
         # Inside the block, so that the summary is there before the run's lock is free.
         results = await asyncio.to_thread(Results.read, folder)
@@ -148,7 +153,9 @@ async def _check_model(model: ModelSettings, name: str, kind: type[ChatClient], 
     settings = model.model_copy(update={"timeout": _CHECK_S, "retries": 1})
     async with kind(settings) as client:
         try:
-            await client.check()
+            listed = await client.check()
+            if listed and not is_listed(model.name, listed):
+                _tell(stderr(), f"{name}: {unlisted(model.name, client.endpoint.shown, listed)}")
             if limited and not client.knows_price:
                 unknown = f"the price of {model.name} is not known"
                 raise ConfigError(f"limits.{limited} is set, and {unknown}: set {name}.price, too")
@@ -170,7 +177,7 @@ def _tell_end(console: Console, results: Results, folder: str, more: str, *, as_
         out.print(terminal.report(results.name, results.state, summary, out.width))
     _tell_traces(console, results)
     if not summary.finished or (summary.failures and summary.overall.unscored):
-        _tell(console, f"go on with:  {program()} run --resume {shlex.quote(folder)}{f' --set {more}' if more else ''}")
+        _tell(console, _resume(folder, more))
     else:
         _tell(console, f"more:  {program()} report {shlex.quote(folder)} --html report.html")
 
@@ -182,6 +189,10 @@ def _tell_traces(console: Console, results: Results) -> None:
         folder = attempt_folder(traced[0].key, traced[0].attempt)
         which = "" if len(traced) == 1 else f" (of {counted(len(traced), 'episode')}, the first)"
         _tell(console, f"traceback{which}:  {results.run.storage.shown(f'{folder}/{failure.trace}')}")
+
+
+def _resume(folder: str, more: str = "") -> str:
+    return f"go on with:  {program()} run --resume {shlex.quote(folder)}{f' --set {more}' if more else ''}"
 
 
 def _tell(console: Console, line: str) -> None:

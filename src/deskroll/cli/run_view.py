@@ -70,7 +70,7 @@ def line(status: RunStatus) -> str:
     """How it stands, in one line."""
     standing = status.standing
     parts = [
-        f"{standing.done}/{standing.planned} done",
+        _done(status),
         f"success {success(status)}" if standing.scored else "",
         f"{status.in_flight} in flight",
         f"limit: {status.limit}",
@@ -78,6 +78,21 @@ def line(status: RunStatus) -> str:
     ]
     parts.extend(f"! {each}" for each in status.attention[:3])
     return " | ".join(each for each in parts if each)
+
+
+def _done(status: RunStatus) -> str:
+    standing = status.standing
+    if not standing.failed:
+        return f"{standing.done}/{standing.planned} done"
+    return f"{standing.done}/{standing.planned} ended, {standing.failed} unscored ({_counts(standing.unscored)})"
+
+
+def _colour(status: RunStatus) -> str:
+    """Of the bar: green is for what was done, not for what only ended."""
+    standing = status.standing
+    if not standing.failed:
+        return "green"
+    return "yellow" if standing.scored else "red"
 
 
 def success(status: RunStatus) -> str:
@@ -101,8 +116,8 @@ def progress(status: RunStatus) -> Group:
             total=max(standing.planned, 1),
             completed=standing.done,
             width=40,
-            complete_style="green",
-            finished_style="green",
+            complete_style=_colour(status),
+            finished_style=_colour(status),
         ),
         Text(f"{standing.done}/{standing.planned}", style="bold"),
         Text(_times(status, elapsed), style="dim"),
@@ -110,7 +125,7 @@ def progress(status: RunStatus) -> Group:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    table.add_row("success", success(status) or "nothing is scored yet")
+    table.add_row("success", success(status) or _no_score(status))
     if standing.unscored:
         table.add_row("unscored", Text(_counts(standing.unscored), style="yellow"))
     if standing.retried:
@@ -204,6 +219,11 @@ def _budget(config: RunConfig) -> str:
     cost, seconds = config.limits.run_cost_usd, config.limits.run_time
     parts = ("" if cost is None else f"{cost:g} USD", "" if seconds is None else _span(seconds))
     return " and ".join(filter(None, parts)) + (", over all starts" if cost or seconds else "")
+
+
+def _no_score(status: RunStatus) -> str:
+    over = status.standing.done == status.standing.planned
+    return "nothing was scored" if over else "nothing is scored yet"
 
 
 def _episodes(status: RunStatus) -> str:

@@ -48,6 +48,7 @@ class AnthropicClient(ChatClient):
 
     vendor: ClassVar[Vendor] = ANTHROPIC
     path: ClassVar[str] = "messages"
+    models_query: ClassVar[Mapping[str, str]] = {"limit": "1000"}
 
     def _head(self) -> Template:
         settings = self.settings

@@ -66,7 +66,7 @@ class ModelRefused(ModelError):
 
 
 class ModelForbidden(ModelRefused):
-    """The key, the model or the address is wrong: nobody who asks there will be answered."""
+    """The key, the model or the address is wrong, or the account is empty: nobody who asks there will be answered."""
 
 
 class ContextTooLong(ModelRefused):

@@ -40,8 +40,6 @@ from deskroll.models.wire import Refusal, Unusable, read_answer, refusal
 from deskroll.types import Completion, Event, EventSink, Record, guarded
 
 _RETRIED = frozenset((408, 409, 425, 429))
-_NO_QUOTA = "insufficient_quota"
-"""A 429 with this code is about money, not about pace."""
 _CHECK_S = 30.0
 _KEEPALIVE_S = 15.0
 
@@ -80,6 +78,7 @@ _HEADERS = {
     "Content-Type": "application/json",
     "User-Agent": "deskroll",
 }
+_UNPAID = 402
 _FORBIDDEN = (401, 404)
 """Nobody who asks is answered; a 403 may be about this one request, whose text a gateway has flagged."""
 
@@ -89,6 +88,8 @@ class ChatClient:
 
     vendor: ClassVar[Vendor] = OPENAI
     path: ClassVar[str] = "chat/completions"
+    models_query: ClassVar[Mapping[str, str]] = {}
+    """What the list of models is asked for with, so that it is whole."""
 
     def __init__(
         self,
@@ -258,12 +259,13 @@ class ChatClient:
     def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError | _Failed:
         said = self._said(body)
         what = self._clean(f"status {status}{f': {said.message}' if said.message else ''}")
-        if (status in _RETRIED or status >= 500) and said.code != _NO_QUOTA:
+        unpaid = status == _UNPAID or (status < 500 and said.no_quota)
+        if (status in _RETRIED or status >= 500) and not unpaid:
             return _Failed(what, retry_after(headers))
-        message = f"{self._who} refused: {what}{_advice(status, said, self.endpoint, self.vendor)}"
+        message = f"{self._who} refused: {what}{_advice(status, self.endpoint, self.vendor, unpaid=unpaid)}"
         if status in (400, 413, 422) and said.too_long:
             return ContextTooLong(message, status)
-        return ModelForbidden(message, status) if status in _FORBIDDEN else ModelRefused(message, status)
+        return ModelForbidden(message, status) if unpaid or status in _FORBIDDEN else ModelRefused(message, status)
 
     @property
     def knows_price(self) -> bool:
@@ -288,7 +290,7 @@ class ChatClient:
         limit = min(_CHECK_S, self.settings.timeout)
         timeout = aiohttp.ClientTimeout(total=limit, connect=self.settings.connect_timeout)
         try:
-            url = self.endpoint.path("models")
+            url = self.endpoint.path("models").update_query(self.models_query)
             async with self._live().get(url, timeout=timeout, allow_redirects=False) as response:
                 status, headers, body = response.status, response.headers, await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
@@ -352,7 +354,9 @@ def _proxy(url: URL) -> str | None:
     return getproxies().get(url.scheme)
 
 
-def _advice(status: int, said: Refusal, endpoint: Endpoint, vendor: Vendor) -> str:
+def _advice(status: int, endpoint: Endpoint, vendor: Vendor, *, unpaid: bool) -> str:
+    if unpaid:
+        return " (the account has no quota left: asking again does not help)"
     if status == 403:
         return " (if every request is refused, check the key and the model)"
     if status == 401:
@@ -360,8 +364,6 @@ def _advice(status: int, said: Refusal, endpoint: Endpoint, vendor: Vendor) -> s
         return f" ({known}: set api_key, or ${vendor.key_variable})"
     if status == 404:
         return " (are the model's name and base_url right?)"
-    if said.code == _NO_QUOTA:
-        return " (the account has no quota left: asking again does not help)"
     if 300 <= status < 400:
         return " (redirects are not followed, for the key would travel with them: set base_url to the final address)"
     return ""

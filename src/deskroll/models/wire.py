@@ -24,6 +24,12 @@ _TOO_LONG = re.compile(
     r"|exceeds the maximum number of tokens|max(_completion)?_tokens must be at least 1",
     re.IGNORECASE,
 )
+_NO_QUOTA_CODES = (
+    "insufficient_quota", "exceeded_current_quota_error", "billing_hard_limit_reached", "billing_not_active",
+    "billing_error", "insufficient_balance", "insufficient_credits", "arrearage",
+)  # fmt: skip
+_NO_QUOTA = re.compile(r"credit balance is too low|insufficient (balance|credits|funds)", re.IGNORECASE)
+"""Not 'exceeded your current quota': some servers say that of requests a minute, too."""
 
 
 class Unusable(Exception):
@@ -188,12 +194,18 @@ class Refusal(msgspec.Struct, frozen=True):
     """What a server says of a request that it did not answer."""
 
     message: str = ""
-    code: str = ""
+    codes: tuple[str, ...] = ()
+    """What it calls that: its codes and types."""
 
     @property
     def too_long(self) -> bool:
         """Whether it is the length of the conversation."""
-        return self.code in _TOO_LONG_CODES or _TOO_LONG.search(self.message) is not None
+        return any(code in _TOO_LONG_CODES for code in self.codes) or _TOO_LONG.search(self.message) is not None
+
+    @property
+    def no_quota(self) -> bool:
+        """Whether it is about money, and not about pace."""
+        return any(code.lower() in _NO_QUOTA_CODES for code in self.codes) or _NO_QUOTA.search(self.message) is not None
 
 
 def refusal(body: bytes) -> Refusal:
@@ -207,5 +219,5 @@ def refusal(body: bytes) -> Refusal:
     codes = (inner.code, inner.type, read.code)
     return Refusal(
         message=plain(message if isinstance(message, str) else msgspec.json.encode(message).decode()),
-        code=next((plain(code, 100) for code in codes if isinstance(code, str) and code), ""),
+        codes=tuple(plain(code, 100) for code in codes if isinstance(code, str) and code),
     )

@@ -75,10 +75,10 @@ def render(results: Results, summary: Summary, screens: Screens | None = None, b
 
 
 def _state(summary: Summary) -> str:
-    """The colour of the run's state: green where all of it is done and scored, and nothing else is."""
-    if not summary.finished or summary.overall.unscored:
-        return "broken" if summary.finished and not summary.overall.scored else "open"
-    return "done"
+    """The colour of the run's state: green where all of it is done and scored, red where nothing came of it."""
+    if summary.finished and not summary.done:
+        return "broken"
+    return "done" if summary.finished and not summary.overall.unscored else "open"
 
 
 def _environment() -> jinja2.Environment:

@@ -69,7 +69,7 @@ class Results:
         return cls(
             run=run,
             name=run.info.run_id or root.rpartition("/")[2],
-            state=f"{_state(run)}: {len(outcomes):,} of {counted(planned, 'episode')}",
+            state=f"{_state(run)}: {len(outcomes):,} of {counted(planned, 'episode')}{_none_scored(outcomes)}",
             planned=planned,
             plan=_plan(run),
             outcomes=outcomes,
@@ -149,6 +149,11 @@ def _state(run: Run) -> str:
     if closed is None:
         return "broken off" if run.storage.local else "not closed"
     return "failed" if closed.why is CloseReason.FAILED else "stopped"
+
+
+def _none_scored(outcomes: list[Episode]) -> str:
+    spoiled = any(each.failure is not None for each in outcomes) and not any(each.score.scored for each in outcomes)
+    return ", none scored" if spoiled else ""
 
 
 def _questions(run: Run) -> dict[str, str]:

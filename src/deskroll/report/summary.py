@@ -162,3 +162,8 @@ class Summary(Record, frozen=True):
     episodes_per_minute: float | None
     notes: tuple[str, ...]
     """What a reader has to know to read the numbers right, in sentences."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it is finished, and something came of it: not every outcome is a failure without a score."""
+        return self.finished and not (self.failures and not self.overall.scored)

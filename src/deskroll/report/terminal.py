@@ -57,7 +57,7 @@ def _plain_signs(error: UnicodeError) -> tuple[str, int]:
 def report(name: str, state: str, summary: Summary, width: int) -> Group:
     """The whole report of a run, for a terminal of so many columns."""
     parts: list[RenderableType] = [
-        Text.assemble((plain(name), "bold"), "  ", (state, "green" if summary.finished else "yellow")),
+        Text.assemble((plain(name), "bold"), "  ", (state, "green" if summary.done else "yellow")),
         *(Text(note, style="dim") for note in summary.notes),
         *(Text(f"No score for {count:,}: {plain(why)}", style="dim") for why, count in summary.no_score.items()),
         Text(),

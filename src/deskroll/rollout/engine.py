@@ -207,6 +207,7 @@ class Engine:
         forbidden = failure.kind == ModelForbidden.__name__
         if forbidden or self._no_model > max(_NO_MODEL, 2 * self.limits.episodes.most):
             self._store.write(Failed(episode=episode, epoch=self._store.epoch))
+            self.stop()  # whoever has just got this one's permit asks for nothing any more
             many = "" if forbidden else f"{self._no_model} attempts in a row failed by the model's server; the last: "
             raise ModelError(f"{many}{failure.message}; the run stops here: mend that, and resume it")
 

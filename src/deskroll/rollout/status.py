@@ -121,12 +121,12 @@ def attention(
                 f"{name_of(each.key, each.attempt)} for {waited:.0f} s"
             )
     for load in endpoints:
-        silent = load.oldest_s if load.since_answer_s is None else min(load.oldest_s, load.since_answer_s)
+        silent = _silent_s(load)
         error = f"; last error: {load.last_error}" if load.last_error else ""
         if _is_failing(load, after):
             since = "yet" if load.since_answer_s is None else f"for {load.since_answer_s:.0f} s"
             lines.append(f"model server {load.url} has given no usable answer {since}, {load.failures} failed{error}")
-        elif load.in_flight and silent > after:
+        elif silent > after:
             lines.append(
                 f"model server {load.url} has been silent for {silent:.0f} s, {load.in_flight} requests wait{error}"
             )
@@ -138,9 +138,35 @@ def attention(
     return lines
 
 
+def _silent_s(load: EndpointLoad) -> float:
+    """For how long a server has answered nobody, of the time in which somebody has waited for it."""
+    if not load.in_flight:
+        return 0.0
+    return load.oldest_s if load.since_answer_s is None else min(load.oldest_s, load.since_answer_s)
+
+
 def _is_failing(load: EndpointLoad, after: float) -> bool:
     """Whether a server answers, if at all, with nothing that can be used."""
     return load.failures > 2 and (load.since_answer_s is None or load.since_answer_s > after)
+
+
+def _server_trouble(endpoints: Sequence[EndpointLoad], asking: int, busy: int) -> str:
+    """What is wrong with the model's server, while so many of those that are busy wait for it; empty: nothing is."""
+    if any(_is_failing(each, _FAILING_S) for each in endpoints):
+        return "the model's server, which gives no usable answers"
+    silent = max(map(_silent_s, endpoints), default=0.0)
+    if silent > _FAILING_S and asking * 2 > busy:
+        return f"the model's server, which has answered nobody for {silent:.0f} s"
+    return ""
+
+
+def _at_rest(left: int, standing: Standing, in_flight: int, *, stopping: bool) -> str:
+    """Why no episode is started; empty: some are."""
+    if not left:
+        return "nothing more is run: a resume does the unscored again" if standing.failed else "nothing is left to do"
+    if not in_flight:
+        return "nothing runs"
+    return "the run stops: no episode is started any more" if stopping else ""
 
 
 def what_limits(
@@ -156,18 +182,16 @@ def what_limits(
 ) -> str:
     """What would have to be more for the run to be faster, in one line; `pool_limit` is what the pool says of that."""
     left = standing.planned - standing.done
-    if not left or not in_flight:
-        return "nothing is left to do" if not left else "nothing runs"
-    if stopping:
-        return "the run stops: no episode is started any more"
+    if rest := _at_rest(left, standing, in_flight, stopping=stopping):
+        return rest
     if no_pool:
         return "the pool, which serves nobody"
-    if any(_is_failing(each, _FAILING_S) for each in endpoints):
-        return "the model's server, which gives no usable answers"
+    waiting, asking = phases.get(Phase.DESKTOP, 0), phases.get(Phase.MODEL, 0)
+    if trouble := _server_trouble(endpoints, asking, sum(phases.values()) - waiting):
+        return trouble
     if left <= in_flight and left < num_rollouts:
         return "the last episode is under way" if left == 1 else f"the last {left} episodes are under way"
     seen = max(sum(phases.values()), 1)  # by what the workers said last
-    waiting, asking = phases.get(Phase.DESKTOP, 0), phases.get(Phase.MODEL, 0)
     # While some wait for a desktop, more episodes would wait, too, whatever those do that have one.
     if pool_limit is not None and (waiting * 5 >= seen or waiting > asking):
         why = pool_limit.removeprefix("desktops: ")

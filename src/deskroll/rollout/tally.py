@@ -6,6 +6,8 @@ from collections import Counter
 
 from deskroll.types import SUCCESS, Episode, Record
 
+_NO_FAILURE = "none"
+
 
 class Standing(Record, frozen=True, omit_defaults=False):
     """The counts at one moment."""
@@ -29,6 +31,11 @@ class Standing(Record, frozen=True, omit_defaults=False):
     seconds: dict[str, float]
     """By phase, over all attempts of this start."""
 
+    @property
+    def failed(self) -> int:
+        """Outcomes without a score because something failed, and not because nobody wanted one."""
+        return sum(count for failure, count in self.unscored.items() if failure != _NO_FAILURE)
+
 
 class Tally:
     """Counts outcomes."""
@@ -50,7 +57,7 @@ class Tally:
         self._done += 1
         self._before += before
         if episode.score.value is None:
-            self._unscored[episode.failure.failure_class if episode.failure else "none"] += 1
+            self._unscored[episode.failure.failure_class if episode.failure else _NO_FAILURE] += 1
         else:
             self._scored += 1
             self._successes += episode.score.value >= SUCCESS
