@@ -15,7 +15,7 @@ there, back = os.pipe(), os.pipe()
 read, write = (there[0], back[1]) if os.fork() else (back[0], there[1])
 os.close(there[0] ^ back[0] ^ read)
 os.close(there[1] ^ back[1] ^ write)
-print(os.getpid(), flush=True)
+os.write(1, b"%d\\n" % os.getpid())
 if read == back[0]:
     os.write(write, b"x")
 while os.write(write, os.read(read, 1)):
@@ -26,11 +26,10 @@ while os.write(write, os.read(read, 1)):
 @pytest.fixture
 def pair() -> Iterator[list[int]]:
     """Two processes of which one always has something to do."""
-    child = subprocess.Popen([sys.executable, "-c", PASSING_ON], stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    yield [int(child.stdout.readline()) for _ in range(2)]
-    child.kill()  # the other one ends at the end of its pipe
-    child.communicate()
+    with subprocess.Popen([sys.executable, "-c", PASSING_ON], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        yield [int(child.stdout.readline()) for _ in range(2)]
+        child.kill()  # the other one ends at the end of its pipe
 
 
 def test_work_that_is_handed_on_while_one_looks_is_seen(pair: list[int]) -> None:
