@@ -68,12 +68,12 @@ class Runner:
             write(_CONTROL, token + (b"d" if done else b"i"))
 
     def _read(self, size: int) -> bytes:
-        data = b""
+        data = bytearray()
         while len(data) < size:
             if not (chunk := read(_CONTROL, min(size - len(data), 65536))):
                 _exit(0)
             data += chunk
-        return data
+        return bytes(data)
 
     def _mend(self) -> None:
         """Set up again what code may have changed for the worse."""

@@ -22,7 +22,8 @@ _permits: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore
 """Cores are shared by all interpreters of a loop, whoever made them."""
 
 
-def _permit() -> asyncio.Semaphore:
+def permit() -> asyncio.Semaphore:
+    """A core's worth of computing, of the running loop's."""
     loop = asyncio.get_running_loop()
     return _permits.setdefault(loop, asyncio.Semaphore(len(os.sched_getaffinity(0))))
 
@@ -38,7 +39,7 @@ class Interpreter:
 
     async def run(self, snippets: Sequence[str]) -> str:
         """Run snippets in order, and show what each printed and gave; `SetupError` where no sandbox can be had."""
-        async with self._turn, _permit():
+        async with self._turn, permit():
             process, note = await self._ready()
             self._usable = False  # until this call has come to a good end
             try:

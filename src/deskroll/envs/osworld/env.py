@@ -18,7 +18,7 @@ from deskroll.actions import Action, Answer, Done, Fail
 from deskroll.desktops.base import ActionResult, DesktopSpec, Settle, StepResult
 from deskroll.envs.answers import judge_answer
 from deskroll.envs.base import Ending, Means, Moment
-from deskroll.envs.osworld.evaluate import check_evaluator, close_crew, evaluate
+from deskroll.envs.osworld.evaluate import check_evaluator, close_crew, evaluate, evaluator_files
 from deskroll.envs.osworld.observe import View
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import Around, bundled_files, check_steps, perform
@@ -84,7 +84,7 @@ class OSWorldEnv:
             try:
                 check_steps(task, settings)
                 check_evaluator(task, settings.evaluators)
-                for file in bundled_files(task, folder):
+                for file in (*bundled_files(task, folder), *evaluator_files(task, folder)):
                     digest.update(f"{task.id}\0{file.name}\0".encode() + file.read_bytes())
             except (InputError, SetupError, OSError) as error:
                 raise InputError(f"task {task.id!r}: {error}") from None

@@ -1,14 +1,14 @@
 """Judges a desktop's state by a task's `evaluator`, in OSWorld's format.
 
 The rules (`postconfig`, `conj`, lists, options, `infeasible`, FAIL) are ours. Getters and metrics are upstream's own,
-in an environment and a sandbox of their own, or native ones. Guarantees: what cannot be judged raises
-`EvaluatorError`, with the reason; it is never a 0.
+in an environment and a sandbox of their own, or native ones; a metric may be a task's own (`own`). Guarantees: what
+cannot be judged raises `EvaluatorError`, with the reason; it is never a 0.
 """
 
 from __future__ import annotations
 
 from deskroll.envs.osworld.evaluate.choice import Evaluators
-from deskroll.envs.osworld.evaluate.evaluation import check_evaluator, evaluate
+from deskroll.envs.osworld.evaluate.evaluation import check_evaluator, evaluate, evaluator_files
 from deskroll.envs.osworld.evaluate.upstream.judging import close_crew
 
-__all__ = ["Evaluators", "check_evaluator", "close_crew", "evaluate"]
+__all__ = ["Evaluators", "check_evaluator", "close_crew", "evaluate", "evaluator_files"]

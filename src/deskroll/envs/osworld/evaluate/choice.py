@@ -1,7 +1,7 @@
 """Which code judges a part: ours, or upstream's own.
 
 `auto`: ours where it has all of a part, else upstream's where that is installed. `native` and `upstream` take that one
-alone, save that what upstream's package lacks is always ours.
+alone, save that what upstream's package lacks is always ours. A function of the task's own judges wherever it is named.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from deskroll.envs.osworld.evaluate.native import engine
 from deskroll.envs.osworld.evaluate.native.getters import GETTERS
 from deskroll.envs.osworld.evaluate.native.metrics import METRICS
+from deskroll.envs.osworld.evaluate.own.named import Function, is_own
 from deskroll.envs.osworld.evaluate.parts import INFEASIBLE, Evaluation, Part
 from deskroll.envs.osworld.evaluate.upstream import names
 from deskroll.envs.osworld.evaluate.upstream.place import find_environment
@@ -31,6 +32,8 @@ class Judge(enum.StrEnum):
 
     NATIVE = "native"
     UPSTREAM = "upstream"
+    OWN = "own"
+    """A function of the task's own, in a file beside it."""
 
 
 def choose(evaluation: Evaluation, evaluators: Evaluators = Evaluators.AUTO) -> Sequence[Judge]:
@@ -41,6 +44,8 @@ def choose(evaluation: Evaluation, evaluators: Evaluators = Evaluators.AUTO) -> 
 
 
 def _judge(part: Part, evaluators: Evaluators) -> Judge:
+    if is_own(part.func):
+        return _own(part)
     ours, theirs = engine.has_part(part), names.has_part(part)
     if not ours and not theirs:
         raise InputError(_unknown(part))
@@ -53,6 +58,17 @@ def _judge(part: Part, evaluators: Evaluators) -> Judge:
     if find_environment() is None:
         raise InputError(f"{_named(part)}: OSWorld's own evaluators judge this; run: deskroll osworld install")
     return Judge.UPSTREAM
+
+
+def _own(part: Part) -> Judge:
+    """A function of the task's own takes what native getters give, whosever evaluators are wanted otherwise."""
+    Function.parse(part.func)
+    if part.result is None:
+        raise InputError(f"evaluator.result is missing: {part.func} is given what it finds")
+    for getter in part.getters:
+        if getter.type not in GETTERS:
+            raise InputError(f"there is no getter {getter.type!r} for {part.func}; known: {', '.join(GETTERS)}")
+    return Judge.OWN
 
 
 def _named(part: Part) -> str:

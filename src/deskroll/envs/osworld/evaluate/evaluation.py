@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from deskroll.desktops.base import Desktop
 from deskroll.envs.base import Ending
 from deskroll.envs.osworld.evaluate import rules
 from deskroll.envs.osworld.evaluate.choice import Evaluators, Judge, choose
 from deskroll.envs.osworld.evaluate.native import engine
+from deskroll.envs.osworld.evaluate.own import judging as own
+from deskroll.envs.osworld.evaluate.own.named import own_functions
 from deskroll.envs.osworld.evaluate.parts import Evaluation, evaluation_of
 from deskroll.envs.osworld.evaluate.upstream import judging
 from deskroll.envs.osworld.evaluate.verdict import Verdict
@@ -28,6 +31,14 @@ def check_evaluator(task: Task, evaluators: Evaluators | str = Evaluators.AUTO) 
     """Refuse a task whose evaluator does not exist, or is not installed."""
     if task.evaluator.get("func") is not None:
         choose(evaluation_of(task.evaluator), Evaluators(evaluators))
+
+
+def evaluator_files(task: Task, folder: Path) -> list[Path]:
+    """The files beside the tasks whose functions judge it; `InputError` where there is no such file or function."""
+    functions = list(own_functions(task.evaluator))
+    for function in functions:
+        function.source(folder)
+    return [function.path(folder) for function in functions]
 
 
 async def evaluate(
@@ -86,6 +97,8 @@ async def _values(
     for part, judge in zip(evaluation.parts, judges, strict=True):
         if judge is Judge.NATIVE:
             verdicts.append(await engine.judge(part, desktop))
+        elif judge is Judge.OWN:
+            verdicts.append(await own.judge(part, desktop, around.folder, note=notes.append))
         else:
             verdicts.append(await judging.judge(part, desktop, task, around, note=notes.append))
         yield verdicts[-1].value

@@ -40,21 +40,22 @@ async def judge(part: Part, desktop: Desktop) -> Verdict:
     if part.result is None:
         raise EvaluatorError("evaluator.result is missing, or no object")
     try:
-        expected = await _get(part.expected, desktop)
+        expected = await get(part.expected, desktop)
     except Unreadable as error:
         return Verdict(value=0.0, reason=f"what was to be compared with cannot be read: {error}")
     if expected is None:  # on the desktop, where the agent can remove it: no way to remain unscored
         return Verdict(value=0.0, reason="the file that was to be compared with is not there")
     try:
-        result = await _get(part.result, desktop)
+        result = await get(part.result, desktop)
     except Unreadable as error:
-        return await _verdict(0.0, str(error), None, expected)
+        return await verdict(0.0, str(error), None, expected)
     if result is None:
-        return await _verdict(0.0, "the file that was to be judged is not there", None, expected)
+        return await verdict(0.0, "the file that was to be judged is not there", None, expected)
     return await _measured(part, result, expected)
 
 
-async def _get(getter: Getter, desktop: Desktop) -> object:
+async def get(getter: Getter, desktop: Desktop) -> object:
+    """What a getter finds; None: no such file. `Unreadable` where the agent's doing keeps it from being read."""
     try:
         return await GETTERS[getter.type](desktop, getter.config)
     except GuestError as error:  # the desktop is well: it is this question that it does not answer
@@ -77,17 +78,17 @@ async def _measured(part: Part, result: object, expected: object) -> Verdict:
         value = in_range(part.func, await bounded.measure(part.func, result, expected, part.options))
     except Unreadable as error:
         await _require_readable(part, expected)
-        return await _verdict(0.0, str(error), await show(result, read=False), expected)
+        return await verdict(0.0, str(error), await show(result, read=False), expected)
     except NotComparable as error:
         raise EvaluatorError(f"{part.func}: {error}") from error
     if part.func == "exact_match":
-        return await _verdict(
+        return await verdict(
             value, f"the desktop's state {'is' if value else 'is not'} what was expected", result, expected
         )
-    return await _verdict(value, f"{part.func}: {value:g}", result, expected)
+    return await verdict(value, f"{part.func}: {value:g}", result, expected)
 
 
-async def _verdict(value: float, reason: str, result: object, expected: object) -> Verdict:
+async def verdict(value: float, reason: str, result: object, expected: object) -> Verdict:
     """With what was compared; documents are opened only where somebody will ask why they differ."""
     read = value < 1.0 - _SLACK
     brief = excerpts(await show(result, read=read), await show(expected, read=read))
