@@ -54,8 +54,9 @@ class Server:
     def __init__(self, *, confined: bool) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed with it)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._info, info = os.pipe()
-        os.set_blocking(self._info, False)
+        report, info = os.pipe()
+        os.set_blocking(report, False)
+        self._info = os.fdopen(report, "rb", buffering=0)
         try:
             with theirs:
                 self._process = _start(theirs.fileno(), info, self._output.fileno(), confined=confined)
@@ -69,7 +70,7 @@ class Server:
     def _release(self) -> None:
         self._control.close()
         self._output.close()
-        os.close(self._info)
+        self._info.close()
 
     def alive(self) -> bool:
         """Whether it can be asked."""
@@ -118,9 +119,9 @@ class Server:
         """Kill it, and so all that it runs, without waiting."""
         # In a sandbox it is the first process there, and not the one that was started. One that is only half made is
         # left to itself: it finds its socket closed.
-        with contextlib.suppress(OSError, msgspec.MsgspecError, KeyError):
-            first = msgspec.json.decode(os.read(self._info, 4096), type=dict[str, int])["child-pid"]
-            os.kill(first, signal.SIGKILL)
+        if self.alive() and not self._info.closed and (said := self._info.read(4096)):
+            with contextlib.suppress(ProcessLookupError, msgspec.MsgspecError, KeyError):
+                os.kill(msgspec.json.decode(said, type=dict[str, int])["child-pid"], signal.SIGKILL)
         self._process.kill()
 
     def end(self) -> None:
