@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image, ImageDraw
 
-from tests.envs.osworld_evaluate.making import docx, rule, xlsx
+from tests.envs.osworld_evaluate.making import Raw, docx, rule, xlsx
 
 ROWS: list[list[object]] = [["name", "n"], ["a", 1], ["b", 2.5]]
 DATA = {"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}
@@ -71,6 +71,20 @@ def cases(func: str, *each: tuple[Any, ...]) -> list[Case]:
     return [(func, *one, {}) if len(one) == 2 else (func, *one) for one in each]  # type: ignore[misc]
 
 
+def _typed(cell: object) -> bytes:
+    return xlsx({"S": [["k"], [cell]]})
+
+
+TYPED = [
+    Raw('><v/>'), Raw(' t="n"><v></v>'), Raw(' t="b"><v/>'), Raw(' t="s"><v/>'), Raw(' t="inlineStr"><is><t/></is>'),
+    Raw('><v>x</v>'), Raw(' t="b"><v>true</v>'), Raw('><v>inf</v>'), Raw(' t="d"><v>x</v>'),
+]  # fmt: skip
+"""Cells without a value of their kind: some are empty to upstream's library, over the others it breaks down."""
+SHEETS = [
+    {"sheet_idx0": "ENZ"}, {"sheet_idx0": "EI5"}, {"sheet_idx0": 5, "sheet_idx1": "EI5"}, {"sheet_idx0": -1},
+    {"sheet_idx0": "RIx"},
+]  # fmt: skip
+"""Sheets that are not there, or are counted from the last."""
 PIC = picture()
 MARKS = {
     "bookmark_bar": {
@@ -236,6 +250,10 @@ OFFICE: list[Case] = [
         (xlsx({"S": [["day"], [45292]]}), Made("book-day.xlsx"), {"rules": [DATA]}),
         (Made("book-day.xlsx"), Made("book-day.xlsx"), {"rules": [DATA]}),
         (xlsx({"S": [["k"]]}), xlsx({"S": [["k"]]}), {"rules": [DATA]}),
+        *((_typed(cell), _typed(None), {"rules": [DATA]}) for cell in TYPED),
+        *((_typed(other), _typed(cell), {"rules": [DATA]}) for cell in TYPED for other in (None, 1)),
+        *((xlsx({"S": ROWS}), xlsx({"S": ROWS, "T": ROWS}), {"rules": [{**DATA, **sheets}]}) for sheets in SHEETS),
+        *((xlsx({"S": ROWS, "T": ROWS}), xlsx({"S": ROWS}), {"rules": [{**DATA, **sheets}]}) for sheets in SHEETS),
         (BROKEN, xlsx({"S": ROWS}), {"rules": [DATA]}),
         (GONE, xlsx({"S": ROWS}), {"rules": [DATA]}),
     ),

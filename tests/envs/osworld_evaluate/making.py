@@ -91,9 +91,17 @@ def xlsx(sheets: Mapping[str, Sequence[Sequence[object]]]) -> bytes:
     return package(parts, "xl/workbook.xml", kinds)
 
 
+class Raw(str):
+    """A cell as it stands in the file, between its place and its end: ` t="b"><v/>`."""
+
+    __slots__ = ()
+
+
 def _cell(place: str, value: object) -> str:
     if value is None:
         return ""
+    if isinstance(value, Raw):
+        return f'<c r="{place}"{value}</c>'
     if isinstance(value, bool):
         return f'<c r="{place}" t="b"><v>{int(value)}</v></c>'
     if isinstance(value, int | float):

@@ -20,7 +20,7 @@ from deskroll.envs.osworld.evaluate.parts import evaluation_of
 from deskroll.errors import EvaluatorError
 from deskroll.types import StopReason
 from tests.envs.osworld_evaluate.agreed import PIC
-from tests.envs.osworld_evaluate.making import docx, inline, judged, package, pdf, pptx, relations, rule, xlsx
+from tests.envs.osworld_evaluate.making import Raw, docx, inline, judged, package, pdf, pptx, relations, rule, xlsx
 
 DONE = Ending(stop=StopReason.DONE)
 OUT = "/home/user/out"
@@ -346,6 +346,35 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(
+    ("mine", "gold", "rule_", "value"),
+    [
+        (None, Raw(' t="n"><v/>'), {}, 1.0),
+        (None, Raw(' t="b"><v/>'), {}, 1.0),
+        (False, Raw(' t="b"><v/>'), {}, 0.0),
+        (Raw(' t="s"><v/>'), None, {}, 1.0),
+        (1, Raw("><v>x</v>"), {}, None),
+        (1, Raw(' t="b"><v>true</v>'), {}, None),
+        (Raw("><v>x</v>"), Raw("><v>x</v>"), {}, 0.0),
+        (1, 1, {"sheet_idx0": "ENZ"}, 0.0),
+        (1, 1, {"sheet_idx0": "RNZ", "sheet_idx1": "EI5"}, 0.0),
+        (1, 1, {"sheet_idx1": "EI5"}, None),
+        (1, 1, {"sheet_idx0": "RI-1", "sheet_idx1": "EI-1"}, 1.0),
+    ],
+)
+async def test_cells_without_a_value_and_sheets_that_are_not_there_count_as_upstreams_library_has_them(
+    mine: object, gold: object, rule_: dict[str, Any], value: float | None, desktop: GuestDesktop
+) -> None:
+    """None: what the task brings cannot be read, so the evaluator has failed; upstream's code breaks down."""
+    books = [xlsx({"S": [["k"], [each]]}) for each in (mine, gold)]
+    judge = score(desktop, "compare_table", books[0], inline("g.xlsx", books[1]), "o.xlsx", rules=[{**DATA, **rule_}])
+    if value is not None:
+        assert await judge == value
+        return
+    with pytest.raises(EvaluatorError, match="what is expected cannot be read"):
+        await judge
+
+
+@pytest.mark.parametrize(
     ("func", "name", "mine", "gold", "options"),
     [
         ("compare_table", "out.xlsx", xlsx({"S": ROWS}), b"garbage", {"rules": [DATA]}),
@@ -362,7 +391,8 @@ async def test_what_was_to_be_compared_with_and_lies_on_the_desktop_is_no_way_to
     assert await score(desktop, func, mine, theirs, name, **options) == 0.0
     if "rules" in options:
         with pytest.raises(EvaluatorError, match="what is expected cannot be read"):
-            await score(desktop, func, b"garbage", inline(name, gold), name, **options)
+            await score(desktop, func, mine, inline(name, gold), name, **options)
+        assert await score(desktop, func, b"garbage", inline(name, gold), name, **options) == 0.0
 
 
 async def test_no_value_is_below_0(desktop: GuestDesktop) -> None:

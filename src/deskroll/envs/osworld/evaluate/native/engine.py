@@ -12,7 +12,7 @@ from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.evaluate.native import bounded
 from deskroll.envs.osworld.evaluate.native.getters import GETTERS
 from deskroll.envs.osworld.evaluate.native.metrics import METRICS
-from deskroll.envs.osworld.evaluate.native.showing import show
+from deskroll.envs.osworld.evaluate.native.showing import is_broken, show
 from deskroll.envs.osworld.evaluate.native.support import supports
 from deskroll.envs.osworld.evaluate.native.values import NotComparable, Unreadable
 from deskroll.envs.osworld.evaluate.parts import Getter, Part
@@ -77,7 +77,8 @@ async def _measured(part: Part, result: object, expected: object) -> Verdict:
     try:
         value = in_range(part.func, await bounded.measure(part.func, result, expected, part.options))
     except Unreadable as error:
-        await _require_readable(part, expected)
+        if not await is_broken(result):
+            await _require_readable(part, expected)
         return await verdict(0.0, str(error), await show(result, read=False), expected)
     except NotComparable as error:
         raise EvaluatorError(f"{part.func}: {error}") from error
@@ -96,7 +97,7 @@ async def verdict(value: float, reason: str, result: object, expected: object) -
 
 
 async def _require_readable(part: Part, expected: object) -> None:
-    """What the agent made may be broken; what the task brings must not be: it has to be readable as the result is."""
+    """Where what the agent made can be read, what the task brings must be readable, too."""
     if part.expected is None or part.expected.type not in _OF_THE_TASK:
         return
     try:

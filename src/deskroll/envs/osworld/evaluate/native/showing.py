@@ -31,9 +31,28 @@ async def show(value: object, *, read: bool = True) -> object:
     return value
 
 
+async def is_broken(value: object) -> bool:
+    """Whether a file cannot be read at all, whatever it is compared with."""
+    if not isinstance(value, File):
+        return False
+    reader = _reader(value)
+    try:
+        if reader is None:
+            value.text()
+        else:
+            await bounded.read(reader, value, {})
+    except Unreadable:
+        return True
+    return False
+
+
+def _reader(file: File) -> str | None:
+    return _BY_ENDING.get(posixpath.splitext(file.name)[1].lower())
+
+
 async def _contents(file: File, *, read: bool) -> object:
     named = f"{file.name}, {len(file.data)} bytes"
-    reader = _BY_ENDING.get(posixpath.splitext(file.name)[1].lower())
+    reader = _reader(file)
     try:
         if reader is None:
             return file.text()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence, Set
+from datetime import datetime, time, timedelta
 from functools import cached_property
 from xml.etree import ElementTree
 
@@ -19,6 +20,9 @@ _CELLS = 2_000_000
 
 _DATES = {"14", "15", "16", "17", "18", "19", "20", "21", "22", "45", "46", "47"}
 """Formats of dates and times that files name by number alone."""
+_EPOCH = datetime(1899, 12, 30)
+_FIRST_DAY, _LAST_DAY = -693_593, 2_958_466
+"""The numbers of the days from year 1 to 9999; any other is no date, and what is shown as one has failed."""
 _NO_FORMAT = re.compile(r'".*?"|\[(?!hh?\]|mm?\]|ss?\])[^\]]*\]')
 _OF_DATES = re.compile(r"(?<![_\\])[dmhysDMHYS]")
 
@@ -92,24 +96,33 @@ class Workbook:
         kind = cell.get("t", "n")
         if kind == "inlineStr":
             inline = cell.find(f"{S}is")
-            return "".join(t.text or "" for t in _texts(inline)) if inline is not None else None
+            return "".join(t.text or "" for t in _texts(inline)) or None if inline is not None else None
         found = cell.findtext(f"{S}v")
-        if found is None:
+        if not found:  # of whatever kind: to upstream's library, it is an empty cell
             return None
         try:
             match kind:
                 case "s":
                     return self._shared[int(found)] or None
                 case "b":
-                    return found == "1"
+                    return bool(int(found))
                 case "n":
-                    return Date(found) if cell.get("s", "0") in self._dated else float(found)
-        except (ValueError, IndexError):
+                    return self._number(found, int(cell.get("s") or 0))
+                case "d":
+                    return _day(found)
+        except (ValueError, IndexError, OverflowError):
             raise Unreadable(f"{self._name}: cell {cell.get('r', '?')[:20]!r} holds no value of its kind") from None
         return Fault(found) if kind == "e" else found or None
 
+    def _number(self, found: str, style: int) -> Cell:
+        """As openpyxl reads it: what has neither a point nor an exponent must be a whole number."""
+        number = float(found) if set(found) & set(".eE") else float(int(found))
+        if style not in self._dated:
+            return number
+        return Date(number) if _FIRST_DAY <= number < _LAST_DAY else Fault("#VALUE!")
+
     @cached_property
-    def _dated(self) -> Set[str]:
+    def _dated(self) -> Set[int]:
         """The styles of cells that show dates."""
         root = self._package.xml("xl/styles.xml", required=False)
         if root is None:
@@ -117,7 +130,7 @@ class Workbook:
         own = {each.get("numFmtId", ""): each.get("formatCode", "") for each in root.iter(f"{S}numFmt")}
         formats = (style.get("numFmtId", "0") for style in root.iterfind(f"{S}cellXfs/{S}xf"))
         dated = (_is_of_dates(own[each]) if each in own else each in _DATES for each in formats)
-        return {str(n) for n, each in enumerate(dated) if each}
+        return {n for n, each in enumerate(dated) if each}
 
     def _require(self, room: int) -> None:
         if room < 0:
@@ -131,6 +144,15 @@ def _texts(item: ElementTree.Element) -> Iterator[ElementTree.Element]:
             yield each
         elif each.tag == f"{S}r":
             yield from (inner for inner in each if inner.tag == f"{S}t")
+
+
+def _day(text: str) -> Date:
+    """A date, a time or both, written out; `ValueError` where it is none."""
+    text = text.removesuffix("Z")
+    if "-" not in text:
+        at = time.fromisoformat(text)
+        return Date((at.hour * 3600 + at.minute * 60 + at.second + at.microsecond / 1e6) / 86400)
+    return Date((datetime.fromisoformat(text).replace(tzinfo=None) - _EPOCH) / timedelta(days=1))
 
 
 def _column(reference: str, default: int) -> int:
