@@ -221,6 +221,34 @@ def test_an_outcome_in_brief_says_what_decides(keys: list[EpisodeKey]) -> None:
         assert index.episode(of) == full
 
 
+@given(st.lists(RECORDS, max_size=60))
+def test_whoever_keeps_outcomes_in_brief_decides_alike(records: list[JournalRecord]) -> None:
+    index, taken = accepted(records)
+    brief = Index()
+    for record in taken:
+        brief.apply_in_brief(record)
+    decided = [(each.done, each.stale, each.epoch, each.unfinished(), each.plan_is_whole) for each in (index, brief)]
+    assert decided[0] == decided[1]
+    for of in index.entries:
+        assert brief.attempts(of) == index.attempts(of)
+        full, kept = index.outcome(of), brief.outcome(of)
+        assert (full is None) == (kept is None)
+        if full is not None and kept is not None:
+            assert (kept.key, kept.attempt, kept.stop) == (of, full.attempt, full.stop)
+            assert kept.score.value == full.score.value
+            assert (kept.failure is None) == (full.failure is None)
+            with pytest.raises(StoreError, match="only what decides is kept"):
+                brief.episode(of)
+
+
+def test_without_its_text_an_index_knows_outcomes_in_brief() -> None:
+    index = Index.load(journal.encode(Sealed(episode=episode(key()), epoch=1)), "journal.jsonl")
+    index.forget_text()
+    known = index.outcome(key())
+    assert known is not None and known.score.value == episode(key()).score.value
+    assert list(index.records(Sealed)) == []
+
+
 def test_a_hundred_thousand_episodes_are_read_in_a_moment() -> None:
     """About 0.5 s here; the limit leaves room for a busy machine, not for another way of reading."""
     template = journal.encode(Sealed(episode=episode(key("0000000"), seconds=dict.fromkeys("abcdefgh", 1.25)), epoch=1))

@@ -69,7 +69,7 @@ async def test_no_manifest_is_missed_of_an_attempt_whose_worker_was_lost(tmp_pat
     failure = Failure(failure_class=FailureClass.WORKER, kind="WorkerLost", message="killed by SIGSEGV")
     async with RunStore.create(tmp_path, info()) as store:
         store.write(Sealed(episode=episode(key(), value=None, stop=StopReason.FAILURE, failure=failure), epoch=1))
-        assert len(store.index.outcomes()) == 1
+        assert len(await store.outcomes()) == 1
     assert Run.open(tmp_path).verify() == []
 
 

@@ -92,8 +92,8 @@ class Engine:
         for task in tasks:
             for sample in range(samples):
                 key = EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample)
-                if key not in done and (episode := self._store.index.episode(key)) is not None:
-                    self.tally.sealed(episode, before=True)
+                if key not in done and (outcome := self._store.index.outcome(key)) is not None:
+                    self.tally.sealed_before(outcome)
         self._sink.emit(Event(kind="phase.started", subject=phase, data={"episodes": left}))
         try:
             async with asyncio.TaskGroup() as work:
@@ -102,8 +102,8 @@ class Engine:
             if (first := _first(errors)) is None:
                 raise
             raise first from None
-        await self._store.sync()
-        return [each for each in map(self._store.index.episode, _keys(phase, round_, tasks, samples)) if each]
+        outcomes = {each.key: each for each in await self._store.outcomes()}
+        return [outcomes[key] for key in _keys(phase, round_, tasks, samples) if key in outcomes]
 
     def stop(self) -> None:
         """Start nothing more; what has begun comes to its end, and what only waits to is given back."""

@@ -59,7 +59,7 @@ def left_to_do(index: Index, phase: str, round_: int, tasks: Sequence[Task], sam
     left = {}
     for task in tasks:
         keys = (EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample) for sample in range(samples))
-        if number := sum((episode := index.episode(key)) is None or is_infrastructure(episode) for key in keys):
+        if number := sum((known := index.outcome(key)) is None or is_infrastructure(known) for key in keys):
             left[task.id] = number
     return left
 
@@ -88,7 +88,7 @@ def make_plan(store: RunStore, phase: str, round_: int, tasks: Sequence[Task], s
         keys = []
         for sample in range(samples):
             key = EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample)
-            episode = store.index.episode(key)
+            episode = store.index.outcome(key)
             if episode is not None and is_infrastructure(episode):
                 why = f"{episode.failure.failure_class if episode.failure else 'unscored'}: it is run again"
                 records.append(Reopened(key=key, epoch=store.epoch, at=time.time(), why=why))

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 import msgspec
 
 from deskroll.errors import DeathCause, FailureClass
+from deskroll.store.index import Outcome
 from deskroll.types import Episode, Failure, Record, Score
 
 
@@ -90,7 +91,7 @@ def acquit(episode: Episode, others: int) -> Episode:
     return msgspec.structs.replace(episode, failure=failure, score=score)
 
 
-def is_infrastructure(episode: Episode) -> bool:
+def is_infrastructure(episode: Outcome) -> bool:
     """Whether an outcome is unscored for no fault of the agent: what a resume does again."""
     return episode.score.value is None and episode.failure is not None
 

@@ -93,6 +93,7 @@ class Session:
             limits = Limits(config.num_rollouts, config.max_concurrent_rollouts, config.reserved)
             retries = Retries(**config.retries.model_dump())
             history = failed_before(store.index) if resume else None
+            store.index.forget_text()
             engine = Engine(backend, store, limits, retries, sink=journal, history=history)
             session = cls(config, tasks, store, engine, backend, pool)
             session._demand, session.budget = demand, budget

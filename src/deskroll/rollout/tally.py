@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from deskroll.store.index import Outcome
 from deskroll.types import SUCCESS, Episode, Record
 
 _NO_FAILURE = "none"
@@ -52,18 +53,24 @@ class Tally:
         """So many episodes are to be there in the end."""
         self._planned += episodes
 
-    def sealed(self, episode: Episode, *, before: bool = False) -> None:
-        """One has its outcome; `before`: an earlier start did it."""
+    def sealed(self, episode: Episode) -> None:
+        """One has its outcome."""
+        self._count(episode)
+        self._used(episode)
+
+    def sealed_before(self, outcome: Outcome) -> None:
+        """One had its outcome from an earlier start."""
+        self._before += 1
+        self._count(outcome)
+
+    def _count(self, episode: Outcome) -> None:
         self._done += 1
-        self._before += before
         if episode.score.value is None:
             self._unscored[episode.failure.failure_class if episode.failure else _NO_FAILURE] += 1
         else:
             self._scored += 1
             self._successes += episode.score.value >= SUCCESS
             self._score += episode.score.value
-        if not before:
-            self._used(episode)
 
     def failed(self, episode: Episode, *, again: bool) -> None:
         """An attempt failed and is no outcome."""

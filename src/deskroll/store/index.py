@@ -5,7 +5,7 @@ exactly one outcome: a second one for the same episode is refused, unless a resu
 coordinator that was superseded are not counted, only how many there were (`stale`).
 
 `Index.load` reads a journal of 100,000 episodes in well under a second: outcomes are read in brief, and decoded in
-full when somebody asks for them.
+full when somebody asks for them. Whoever writes a run keeps them in brief for good (`apply_in_brief`).
 """
 
 from __future__ import annotations
@@ -92,18 +92,23 @@ _BriefRecord = (
 _brief_decoder: msgspec.json.Decoder[_BriefRecord] = msgspec.json.Decoder(_BriefRecord)
 
 
+Outcome = Brief | Episode
+"""How an episode ended, as far as decisions need it."""
+
+
 class Entry:
     """What is known of one episode."""
 
-    __slots__ = ("attempts", "line", "outcome")
+    __slots__ = ("attempts", "key", "line", "outcome")
 
-    def __init__(self) -> None:
+    def __init__(self, key: EpisodeKey) -> None:
+        self.key = key
         self.attempts = 0
         """The highest number that was given to an attempt."""
-        self.outcome: Brief | Episode | None = None
+        self.outcome: Outcome | None = None
         """How it ended, in brief where nobody has asked for more yet."""
         self.line = 0
-        """The number of the line that says so in full, where it is in brief."""
+        """The number of the line that says so in full, where it was read; 0 where it was written here."""
 
 
 class Index:
@@ -174,6 +179,18 @@ class Index:
         """Take in one more record; StoreError where it contradicts what is known, and then nothing has changed."""
         self._folds[type(record)](record)
 
+    def apply_in_brief(self, record: JournalRecord) -> None:
+        """As `apply`, but keep of an outcome what decides, and no more: the journal has the rest."""
+        self.apply(record)
+        if isinstance(record, Sealed):
+            entry = self.entries.get(record.episode.key)
+            if entry is not None and entry.outcome is record.episode:  # and not stale
+                entry.outcome = _brief(entry.key, record.episode)
+
+    def forget_text(self) -> None:
+        """Let go of the lines that were read: from now on outcomes are known in brief only, and no records are."""
+        self._text = Text()
+
     def records(self, kind: type[K]) -> Iterator[K]:
         """Every record of one kind that was read, in order, those of superseded coordinators included."""
         prefix = b'{"type":"%s"' % str(kind.__struct_config__.tag).encode()
@@ -204,7 +221,7 @@ class Index:
         entry = self.entries.get(key)
         return entry.attempts if entry else 0
 
-    def outcome(self, key: EpisodeKey) -> Brief | Episode | None:
+    def outcome(self, key: EpisodeKey) -> Outcome | None:
         """How an episode ended, in brief; None when it has not."""
         entry = self.entries.get(key)
         return entry.outcome if entry else None
@@ -249,6 +266,8 @@ class Index:
 
     def _full(self, entry: Entry) -> Episode | None:
         if isinstance(entry.outcome, Brief):
+            if not 0 < entry.line <= self._text.count:
+                raise StoreError(f"of {shown(entry.key)} only what decides is kept here; read the run for the rest")
             record = journal.decode(self._text.line(entry.line))
             assert isinstance(record, Sealed)  # noqa: S101  (it is the line that the brief was read from)
             entry.outcome = record.episode
@@ -335,8 +354,13 @@ class Index:
     def _entry(self, key: EpisodeKey) -> Entry:
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = Entry()
+            entry = self.entries[key] = Entry(key)
         return entry
+
+
+def _brief(key: EpisodeKey, episode: Episode) -> Brief:
+    failure = BriefFailure(episode.failure.failure_class) if episode.failure is not None else None
+    return Brief(key, episode.attempt, episode.stop, BriefScore(episode.score.value), failure)
 
 
 def shown(key: EpisodeKey) -> str:

@@ -32,7 +32,7 @@ from deskroll.store.sink import JournalFile, JournalSink
 from deskroll.store.sink_objects import JournalObjects
 from deskroll.store.spool import sweep
 from deskroll.store.storage import Storage
-from deskroll.types import EpisodeKey
+from deskroll.types import Episode, EpisodeKey
 
 WAIT_S = 20.0
 """How long a resume waits for those who still hold the run."""
@@ -55,7 +55,7 @@ class RunStore:
         self.storage = storage
         self.info = info
         self.index = index
-        """What the journal says, with everything that was written here already in it."""
+        """What the journal says, with everything that was written here already in it, outcomes in brief."""
         self.epoch = epoch
         """To be put on every record that has one."""
         self.lock_fd: int | None = None
@@ -113,8 +113,13 @@ class RunStore:
             line, result = journal.encode(record), b""
             if type(record) is Sealed:
                 result = Result.of(record.episode, self._describe(record.episode.key)).encode()
-            self.index.apply(record)
+            self.index.apply_in_brief(record)
             self._pump.put(self._chain.link(line), result)
+
+    async def outcomes(self) -> list[Episode]:
+        """The outcome of every episode that has one and is still planned, in full: read from the journal."""
+        await self.sync()
+        return await asyncio.to_thread(self._read_outcomes)
 
     async def sync(self) -> None:
         """Return when everything that was written so far is durable."""
@@ -220,9 +225,11 @@ class RunStore:
             return CloseReason.STOPPED, type(error).__name__
         return CloseReason.FAILED, plain(f"{type(error).__name__}: {error}")
 
+    def _read_outcomes(self) -> list[Episode]:
+        return Index.load(read_journal(self.storage), self.storage.shown(paths.JOURNAL)).outcomes()
+
     def _rewrite_results(self) -> None:
-        episodes = self.index.outcomes()
-        lines = (Result.of(episode, self._describe(episode.key)).encode() for episode in episodes)
+        lines = (Result.of(each, self._describe(each.key)).encode() for each in self._read_outcomes())
         self.storage.write_atomic(paths.RESULTS, b"".join(lines))
 
     async def _folder_exists(self, key: EpisodeKey, attempt: int) -> bool:
