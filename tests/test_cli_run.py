@@ -334,14 +334,23 @@ async def test_a_model_that_the_server_does_not_list_is_told_before_the_start(
     deskroll: Commands, place: Path, env: dict[str, str]
 ) -> None:
     """It is asked all the same: not every server lists every name."""
-    script = Script(replies=(Reply(turns=(Turn(text="42"),)),))
-    command = ["run", "t.jsonl", "--env", "math", "--set", "backend=inline"]
-    async with ScriptedServer(script) as server:
-        args = [*command, "--base-url", server.url, "--model"]
-        typo = await asyncio.to_thread(deskroll, *args, "skripted", cwd=place, env=env)
-        right = await asyncio.to_thread(deskroll, *args, "scripted:latest", cwd=place, env=env)
-    assert (typo.code, right.code) == (0, 0)
-    told = f"model: {server.url} does not list a model 'skripted'; the nearest that it has: scripted."
+
+    async def models(request: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "my-model"}, {"id": "another"}]})
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"choices": [{"message": {"content": "42"}, "finish_reason": "stop"}]})
+
+    app = web.Application()
+    app.router.add_get("/v1/models", models)
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        url = str(server.make_url("/v1"))
+        args = ["run", "t.jsonl", "--env", "math", "--set", "backend=inline", "--base-url", url, "--model"]
+        typo = await asyncio.to_thread(deskroll, *args, "my-modle", cwd=place, env=env)
+        right = await asyncio.to_thread(deskroll, *args, "my-model", cwd=place, env=env)
+    assert (typo.code, right.code) == (0, 0), typo.err + right.err
+    told = f"model: {url} does not list a model 'my-modle'; the nearest that it has: my-model."
     assert told in typo.err
     assert typo.err.index(told) < typo.err.index("/results/"), "before the run is there"
     assert "does not list" not in right.err
