@@ -16,6 +16,7 @@ from PIL import Image, ImageDraw
 from deskroll.actions import Action, Answer, Click, Done, Hotkey, Typing
 from deskroll.errors import FailureClass
 from deskroll.models import Message
+from deskroll.rollout.config import RunConfig
 from deskroll.store import AttemptWriter, RunInfo, RunStore
 from deskroll.store.journal import DesktopChanged, Failed, Planned, Sealed, Started
 from deskroll.types import Completion, Episode, EpisodeKey, Failure, Score, Step, StopReason, Usage
@@ -191,9 +192,12 @@ async def make_run(
     """Write a run of `tasks` * `samples` episodes; the last `leave` of them are not run."""
     domains = list(DOMAINS)
     plan = [(f"{domains[n % len(domains)]}-{n:03d}{hostile}", domains[n % len(domains)]) for n in range(tasks)]
-    config = {"tasks": "suite:desk", "env": "osworld", "agent": "chat", "model": {"name": "qwen-vl"},
-              "provider": "local", "num_vms": desktops, "num_rollouts": desktops, "group_size": samples,
-              "note": hostile}  # fmt: skip
+    settings = RunConfig.model_validate({
+        "tasks": "suite:desk", "env": "osworld", "agent": "chat", "model": {"name": "qwen-vl", "seed": 0},
+        "provider": "local", "num_vms": desktops, "num_rollouts": desktops, "group_size": samples,
+        "limits": {"max_turns": 37},
+    })  # fmt: skip
+    config = {**settings.model_dump(mode="json"), "note": hostile}
     info = RunInfo(
         run_id=root.name, created_at=BEGIN, version="0.1.0", config=config, command=("deskroll", "run", "suite:desk"),
         git_commit="cdd2034", python="3.11", machine={"cpus": 8},

@@ -23,8 +23,11 @@ MAX_EPISODES = 2_000
 """Rows of the page; beyond that, those that were no success come first."""
 _LONG, _SHORT, _CONFIG = 4_000, 300, 50_000
 _OF_DESKTOPS = ("provider", "num_vms")
-_FACTS = ("tasks", "env", "agent", "model", "provider", "num_vms", "num_rollouts", "group_size", "max_turns", "seed")
-"""Names in a config that are worth a place in the header."""
+_FACTS = (
+    "tasks", "env", "agent", "model", "provider", "num_vms", "num_rollouts", "group_size", "limits.max_turns",
+    "model.seed", "agent_options.seed",
+)  # fmt: skip
+"""Settings that are worth a place in the header, under the last part of their names."""
 
 
 class Fact(Record, frozen=True):
@@ -64,11 +67,11 @@ def facts(results: Results) -> list[Fact]:
     for name in _FACTS:
         if (name in _OF_DESKTOPS and not desktops) or (name == "model" and not asked):
             continue
-        value = info.config.get(name)
+        value = _setting(info.config, name)
         if isinstance(value, Mapping):
             value = next((value[key] for key in ("name", "model", "kind", "id", "path") if value.get(key)), None)
         if isinstance(value, (str, int, float)) and value != "":
-            found.append(Fact(name=name.replace("_", " "), value=_short(str(value))))
+            found.append(Fact(name=name.rpartition(".")[2].replace("_", " "), value=_short(str(value))))
     options, judge = info.config.get("env_options"), info.config.get("judge")
     metric = options.get("evaluation_metric") if isinstance(options, Mapping) else None
     found.append(Fact(name="metric", value=_short(str(metric or ""))))
@@ -77,6 +80,14 @@ def facts(results: Results) -> list[Fact]:
         found.append(Fact(name="started", value=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(info.created_at))))
     found.append(Fact(name="deskroll", value=_short(f"{info.version} {info.git_commit[:12]}")))
     return [fact for fact in found if fact.value]
+
+
+def _setting(config: Mapping[str, object], name: str) -> object:
+    """A setting by its dotted name; None where the config does not have it."""
+    value: object = config
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def config(results: Results) -> str:
