@@ -122,14 +122,14 @@ def ask(
 
     The key is read from $OPENAI_API_KEY, which a file .env in the working directory may set.
     """
-    from deskroll.models.prices import TABLE, load_prices  # noqa: PLC0415
+    from deskroll.models.prices import NO_PRICES, load_prices  # noqa: PLC0415
     from deskroll.models.settings import load_env  # noqa: PLC0415
 
     load_env(Path.cwd())
     settings = _settings(model, base_url, overrides)
-    table = TABLE if prices is None else load_prices(prices)
+    own = NO_PRICES if prices is None else load_prices(prices)
     shown = [(path.name, _read(path)) for path in images]
-    completion, seconds = asyncio.run(_ask(settings, table, text, shown))
+    completion, seconds = asyncio.run(_ask(settings, own, text, shown))
     _tell(completion, seconds, as_json)
 
 

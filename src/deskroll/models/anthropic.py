@@ -19,7 +19,7 @@ import msgspec
 from deskroll.errors import ModelError
 from deskroll.models.body import Template
 from deskroll.models.client import ChatClient, Request
-from deskroll.models.prices import Price, TokenCount
+from deskroll.models.prices import Tariff, TokenCount
 from deskroll.models.settings import Vendor
 from deskroll.models.wire import Unusable
 from deskroll.types import Completion, ToolRequest
@@ -181,7 +181,7 @@ class _Answer(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Answer).decode
 
 
-def read_message(body: bytes, *, asked: str, price: Price | None, version: str, tries: int) -> Completion:
+def read_message(body: bytes, *, asked: str, price: Tariff | None, version: str, tries: int) -> Completion:
     """The completion in an answer with status 200 of the model that was asked; raises `Unusable`."""
     try:
         return _read(_decode(body), asked=asked, price=price, version=version, tries=tries)
@@ -191,7 +191,7 @@ def read_message(body: bytes, *, asked: str, price: Price | None, version: str, 
         raise Unusable(f"the answer is no valid JSON: {error}") from None
 
 
-def _read(answer: _Answer, *, asked: str, price: Price | None, version: str, tries: int) -> Completion:
+def _read(answer: _Answer, *, asked: str, price: Tariff | None, version: str, tries: int) -> Completion:
     """Inputs of calls are looked at only here: decoding skips them, whatever bytes they are."""
     if answer.content is None:
         raise Unusable("the answer holds no content")

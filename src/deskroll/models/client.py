@@ -33,7 +33,7 @@ from deskroll.models.base import (
     episode_clock,
 )
 from deskroll.models.body import Body, Template
-from deskroll.models.prices import TABLE, Price, Prices, price_of
+from deskroll.models.prices import NO_PRICES, Prices, Tariff, price_of
 from deskroll.models.retry import pause, retry_after
 from deskroll.models.settings import OPENAI, Endpoint, ModelSettings, Vendor, is_loopback
 from deskroll.models.wire import Refusal, Unusable, read_answer, refusal
@@ -96,7 +96,7 @@ class ChatClient:
         settings: ModelSettings,
         *,
         sink: EventSink | None = None,
-        prices: Prices = TABLE,
+        prices: Prices = NO_PRICES,
         env: Mapping[str, str] = os.environ,
     ) -> None:
         self.settings = settings
@@ -338,10 +338,10 @@ class _Models(Record, frozen=True):
     data: tuple[_Listed, ...] = ()
 
 
-def _price(settings: ModelSettings, endpoint: Endpoint, prices: Prices) -> Price | None:
+def _price(settings: ModelSettings, endpoint: Endpoint, prices: Prices) -> Tariff | None:
     if settings.price is not None:
         return settings.price
-    return price_of(settings.name, prices, listed=not endpoint.is_ours)
+    return price_of(settings.name, prices, None if endpoint.is_ours else endpoint.url)
 
 
 def _proxy(url: URL) -> str | None:

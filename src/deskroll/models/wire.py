@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from deskroll.errors import plain
-from deskroll.models.prices import Price, TokenCount
+from deskroll.models.prices import Tariff, TokenCount
 from deskroll.types import Completion, ToolRequest
 
 _LONGEST_NAME = 200
@@ -110,7 +110,7 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 _decode_refusal = msgspec.json.Decoder(_Refusal).decode
 
 
-def read_answer(body: bytes, *, asked: str, price: Price | None, version: str, tries: int) -> Completion:
+def read_answer(body: bytes, *, asked: str, price: Tariff | None, version: str, tries: int) -> Completion:
     """The completion in an answer with status 200 of the model that was asked; raises `Unusable`."""
     try:
         answer = _decode_answer(body)
