@@ -22,7 +22,7 @@ from deskroll.models.client import ChatClient
 from deskroll.models.settings import ModelSettings, load_env
 from deskroll.scoring import METRICS, score_answer
 from deskroll.tasks import load_tasks
-from deskroll.types import Score, Task
+from deskroll.types import UNJUDGED, Score, Task
 
 _JUDGEMENTS = 16
 """Requests to a judge that are open at a time."""
@@ -89,8 +89,9 @@ class Benchmark:
         """Judge answers: a mapping from id to answer, or records with `task_id` (or `id`) and `answer`.
 
         Every task is in the result. One without an answer scores 0; where its record holds an error, it keeps the
-        record's `evaluation_score`: 0 where the agent failed, none where the machine did. Tasks without a reference
-        answer keep the score of their record, too. `judge_model` is for the metric llm_judgement.
+        record's `evaluation_score`: 0 where the agent failed, none where the machine did. (That it was not judged when
+        it ran is no error here.) Tasks without a reference answer keep the score of their record, too. `judge_model` is
+        for the metric llm_judgement.
         """
         if metric not in METRICS:
             raise InputError(f"metric is {metric!r}; allowed: {', '.join(METRICS)}")
@@ -151,7 +152,7 @@ def _answers(
         if str(name) in answers:
             raise InputError(f"predictions[{n}]: there is an answer to task {name!r} already")
         answers[str(name)] = _text(record.get("answer"), str(name))
-        if record.get("error"):
+        if record.get("error") and not str(record["error"]).startswith(UNJUDGED.reason):
             errors[str(name)] = str(record["error"])
         if isinstance(record.get("evaluation_score"), int | float):
             recorded[str(name)] = float(record["evaluation_score"])

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import re
 import shutil
 import sys
 import tempfile
@@ -91,6 +93,15 @@ def run_parallel_rollout(config: ParallelRolloutConfig, benchmark: Benchmark) ->
 
 
 def _rollout(config: ParallelRolloutConfig, benchmark: Benchmark) -> tuple[list[RolloutRecord], Ended]:
+    """Run, with what goes wrong told by the names that the documents have."""
+    try:
+        _check_kinds(config)
+        return _run(config, benchmark)
+    except InputError as error:
+        raise type(error)(_in_own_names(str(error))) from None
+
+
+def _run(config: ParallelRolloutConfig, benchmark: Benchmark) -> tuple[list[RolloutRecord], Ended]:
     from deskroll.cli.console import stderr  # noqa: PLC0415
     from deskroll.cli.log_lines import LogLines  # noqa: PLC0415
     from deskroll.cli.loops import run_to_end  # noqa: PLC0415
@@ -99,12 +110,12 @@ def _rollout(config: ParallelRolloutConfig, benchmark: Benchmark) -> tuple[list[
 
     load_env(Path.cwd())
     save = _flag(config.agent_config_dict, "save_results", default=True)
-    folder = str(config.output_dir) if save else tempfile.mkdtemp(prefix="deskroll-unsaved-")
+    folder = os.fspath(config.output_dir) if save else tempfile.mkdtemp(prefix="deskroll-unsaved-")
     try:
         with LogLines(stderr()):
             run, tasks = _run_config(config, benchmark, folder)
         ended = run_to_end(conduct(run, tasks))
-        records = _records(ended, benchmark.tasks, judged=run.evaluate)
+        records = _records(ended, benchmark.tasks)
         with LogLines(stderr()):
             _log_end(records, ended, saved=save)
     finally:
@@ -126,9 +137,10 @@ def _log_end(records: list[RolloutRecord], ended: Ended, *, saved: bool) -> None
     )
 
 
-def _records(ended: Ended, tasks: list[Task], *, judged: bool) -> list[RolloutRecord]:
+def _records(ended: Ended, tasks: list[Task]) -> list[RolloutRecord]:
     from deskroll.store import Run  # noqa: PLC0415
     from deskroll.store.results import Result  # noqa: PLC0415
+    from deskroll.types import UNJUDGED  # noqa: PLC0415
 
     run = Run.open(ended.folder)
     outcomes = {episode.key.task: episode for episode in run.outcomes()}
@@ -140,7 +152,9 @@ def _records(ended: Ended, tasks: list[Task], *, judged: bool) -> list[RolloutRe
             continue
         messages = [json.loads(each) for each in run.attempt(episode.key, episode.attempt).messages()]
         result = Result.of(episode, task.instruction)
-        unscored = result.reason if judged and result.score is None else None
+        unscored = result.reason if result.score is None else None
+        if episode.score == UNJUDGED:
+            unscored = f"{UNJUDGED.reason} (evaluate_results is False)"
         records.append(_record(task, result, messages, result.error or unscored))
     return records
 
@@ -194,6 +208,46 @@ def _run_config(config: ParallelRolloutConfig, benchmark: Benchmark, output_dir:
     for name, value in _agent(config).items():
         _put(settings, _AGENT[name], value)
     return checked_run(check(RunConfig, settings, "ParallelRolloutConfig"), list(benchmark.tasks))
+
+
+_OWN_NAMES = (
+    (r"--set env_options\.(\w+)=", r"env_kwargs: \1="),
+    (r"env_options \(env ", "env_kwargs (env_mode "),
+    (r"env_options", "env_kwargs"),
+    (r"agent_options(?: \(agent \w+\))?", "agent_config_dict"),
+    (r"provider_options\.", "env_kwargs."),
+    (r"limits\.max_turns", "agent_config_dict.max_turns"),
+    (r"model\.name", "agent_config_dict.model_name"),
+    (r"^ParallelRolloutConfig: env:", "ParallelRolloutConfig: env_mode:"),
+    (r"^ParallelRolloutConfig: provider:", "ParallelRolloutConfig: env_kwargs.provider_name:"),
+)
+"""How deskroll names what is set, and how the documents do."""
+
+
+def _in_own_names(text: str) -> str:
+    for theirs, own in _OWN_NAMES:
+        text = re.sub(theirs, own, text, flags=re.MULTILINE)
+    return text
+
+
+def _check_kinds(config: ParallelRolloutConfig) -> None:
+    """Refuse values that are of no use at all, as a plain dataclass does not; numbers are checked with the run."""
+    kinds: dict[str, tuple[type | tuple[type, ...], str]] = {
+        "env_mode": (str, "a text"),
+        "env_kwargs": (Mapping, "a dict"),
+        "agent_config_dict": (Mapping, "a dict"),
+        "output_dir": ((str, os.PathLike), "the path of a folder"),
+        "use_resource_pool": (bool, "True or False"),
+    }
+    for name, (kind, wanted) in kinds.items():
+        value = getattr(config, name)
+        if not isinstance(value, kind) or value == "":
+            plain = value is None or isinstance(value, str | int | float)  # others may hold a password
+            shown = f"{value!r:.80}" if plain else f"a {type(value).__name__}"
+            raise ConfigError(f"ParallelRolloutConfig: {name} is {shown}; it must be {wanted}")
+    for name in ("env_kwargs", "agent_config_dict"):
+        if odd := [key for key in getattr(config, name) if not isinstance(key, str)]:
+            raise ConfigError(f"ParallelRolloutConfig: {name} has the key {odd[0]!r:.80}; keys are texts")
 
 
 def _agent(config: ParallelRolloutConfig) -> dict[str, Any]:

@@ -169,6 +169,10 @@ class Score(Record, frozen=True):
         return self.value is not None
 
 
+UNJUDGED = Score(value=None, reason="evaluation is switched off")
+"""Of attempts that nobody was to judge."""
+
+
 class Failure(Record, frozen=True):
     """What went wrong, whose fault it was and what happened to whom."""
 

@@ -116,6 +116,9 @@ def test_an_agents_failure_counts_as_the_run_scored_it(benchmark: Benchmark) -> 
         (None, "its desktop died"),
         (0.0, "agent: desktop_lost"),
     ]
+    unjudged = "evaluation is switched off (evaluate_results is False)"
+    results = benchmark.evaluate([{"task_id": "a", "answer": None, "error": unjudged}])
+    assert (results[0].score, results[0].reason) == (0.0, "no answer was given")
     answered = [{"task_id": "a", "answer": "2", "error": "it said no more", "evaluation_score": 0.0}]
     assert benchmark.evaluate(answered)[0].score == 1.0
 

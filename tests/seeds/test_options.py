@@ -240,6 +240,10 @@ def test_the_password_is_the_desktops(rollouts: Rollouts) -> None:
         ({"mode": "math", "path_to_vm": "/vm.vmx"}, "path_to_vm belongs to desktops, and env_mode 'math' has none"),
         ({"mode": "math", "require_terminal": True}, "require_terminal"),
         ({"mode": "chess"}, "chess"),
+        ({"screen_width": 7}, r"^env_kwargs \(env_mode osworld\): screen_width: "),
+        ({"agent": {"max_turns": 0}}, "agent_config_dict.max_turns: "),
+        ({"agent": {"max_retries": -1}}, "^agent_config_dict: max_retries: "),
+        ({"agent": {"model_name": 5}}, "agent_config_dict.model_name: "),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_reason(rollouts: Rollouts, kwargs: dict[str, Any], said: str) -> None:
@@ -275,7 +279,36 @@ def test_results_are_saved_unless_told_not_to(rollouts: Rollouts) -> None:
 def test_results_are_judged_unless_told_not_to(rollouts: Rollouts) -> None:
     record = rollouts(QUESTION, mode="math", agent={"evaluate_results": False}).records[0]
     assert (record["answer"], record["evaluation_score"], record["success"]) == ("42", None, None)
-    assert record["error"] is None
+    assert record["error"] == "evaluation is switched off (evaluate_results is False)"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"env_kwargs": None}, "env_kwargs is None; it must be a dict"),
+        ({"env_kwargs": [("client_password", "sesame")]}, "env_kwargs is a list; it must be a dict"),
+        ({"env_kwargs": {5: 1}}, "env_kwargs has the key 5; keys are texts"),
+        ({"agent_config_dict": None}, "agent_config_dict is None; it must be a dict"),
+        ({"agent_config_dict": ["max_turns"]}, "agent_config_dict is a list; it must be a dict"),
+        ({"output_dir": None}, "output_dir is None; it must be the path of a folder"),
+        ({"output_dir": ""}, "output_dir is ''; it must be the path of a folder"),
+        ({"use_resource_pool": "no"}, "use_resource_pool is 'no'; it must be True or False"),
+        ({"env_mode": None}, "env_mode is None; it must be a text"),
+        ({"num_rollouts": None}, "num_rollouts: "),
+    ],
+)
+def test_a_value_of_a_wrong_kind_is_one_message(tmp_path: Path, given: dict[str, Any], said: str) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text(json.dumps(QUESTION))
+    config = ParallelRolloutConfig(**{"env_mode": "math", "output_dir": str(tmp_path / "out"), **given})
+    with pytest.raises(InputError, match=f"^ParallelRolloutConfig: {said}"):
+        run_parallel_rollout(config, Benchmark(data_path=str(path)))
+
+
+def test_what_is_advised_names_what_the_documents_name(rollouts: Rollouts) -> None:
+    task = {"id": "t", "question": "q", "answer": "a", "env_config": {"screen_width": 800}}
+    with pytest.raises(InputError, match=r"env_config.screen_width: there is no such field.*\(env_kwargs\)"):
+        rollouts(task, provider_name="sim")
 
 
 def test_turns_are_limited(rollouts: Rollouts) -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from deskroll.actions import Action
 from deskroll.desktops.notes import Note
-from deskroll.errors import DeathCause, InputError
+from deskroll.errors import DeathCause, InputError, plain
 from deskroll.types import Record
 
 
@@ -133,6 +133,8 @@ class Window(Record, frozen=True):
     minimized: bool
 
 
+_OF_TASKS = ("snapshot", "proxy", "fixed_ip")
+"""What of a desktop a single task may ask for."""
 WIDTHS, HEIGHTS = (160, 7680), (120, 4320)
 """The smallest and largest screens, in pixels."""
 
@@ -159,10 +161,14 @@ class DesktopSpec(Record, frozen=True, forbid_unknown_fields=True):
     """Whether it must be a desktop whose public address never changes."""
 
     def overridden(self, env_config: Mapping[str, object]) -> DesktopSpec:
-        """This spec with what a task's own `env_config` asks for. Keys that are no field of a spec are left alone."""
-        asked = {name: env_config[name] for name in ("snapshot", "proxy", "fixed_ip") if name in env_config}
+        """This spec with what a task's own `env_config` asks for; `InputError` where that is nothing a task may set."""
+        if unknown := [name for name in env_config if name not in _OF_TASKS]:
+            raise InputError(
+                f"env_config.{plain(str(unknown[0]), 80)}: there is no such field; allowed: {', '.join(_OF_TASKS)}; "
+                f"what all tasks of a run share is set for the run (env_options)"
+            )
         try:
-            return msgspec.convert({**msgspec.to_builtins(self), **asked}, DesktopSpec)
+            return msgspec.convert({**msgspec.to_builtins(self), **env_config}, DesktopSpec)
         except msgspec.ValidationError as error:
             raise InputError(f"env_config: {error}; snapshot is a name, proxy and fixed_ip are true or false") from None
 

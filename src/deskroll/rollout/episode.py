@@ -28,7 +28,7 @@ from deskroll.rollout.deadline import turns_within, within
 from deskroll.rollout.kit import Kit
 from deskroll.rollout.live import Live
 from deskroll.rollout.notebook import Notebook
-from deskroll.types import Decision, Episode, Event, Observation, Phase, Score, StopReason
+from deskroll.types import UNJUDGED, Decision, Episode, Event, Observation, Phase, StopReason
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | Non
         ending = await _turns(live, kit, env, agent, observation, notes)
         live.enter(Phase.SCORE)
         if not kit.spec.evaluate:
-            notes.scored(ending, Score(value=None, reason="evaluation is switched off"))
+            notes.scored(ending, UNJUDGED)
             return
         async with within(limits.score_timeout, EvaluatorError, f"the evaluation of task {task.id!r}"):
             with blaming(live, FailureClass.EVALUATOR, f"task {task.id!r}"):
