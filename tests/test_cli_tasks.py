@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,24 @@ def test_a_check_says_what_is_missing(shell: Shell, tmp_path: Path) -> None:
     assert ended.code == 1
     assert "no_such_program" in ended.out
     assert "of 2 tasks can run here, on provider local." in ended.out
+
+
+def test_a_check_ends_with_the_line_that_installs_what_debian_has(shell: Shell, tmp_path: Path) -> None:
+    absent = [app for app in ("picard", "thunderbird", "vlc", "gimp") if shutil.which(app) is None]
+    if not absent:
+        pytest.skip("all of these programs are on this machine")
+    task = {"id": "t", "instruction": "i", "related_apps": absent, "evaluator": {"func": "infeasible"}}
+    more = {"id": "u", "instruction": "i", "related_apps": [absent[0], "vs_code"], "evaluator": {"func": "infeasible"}}
+    (tmp_path / "few.json").write_text(json.dumps([task, more]))
+    command = ("tasks", "check", "few.json", "--provider", "local", "--offline")
+    found = shell.json(*command)
+    line = found["totals"]["install"]
+    assert line.startswith("apt-get install -y --no-install-recommends ")
+    assert set(line.split()[4:]) == set(found["tasks"][0]["packages"]) == set(absent)
+    assert found["totals"]["with_packages"] == 1
+    said = shell(*command).out
+    assert f"Debian has programs with which 1 more task could run. As root:\n\n    {line}\n" in said
+    assert "vs_code is not on this machine: install Microsoft's package" in said
 
 
 def test_a_check_takes_the_runs_options(shell: Shell, tmp_path: Path) -> None:

@@ -57,6 +57,26 @@ def test_what_cannot_says_why(needs: Needs, said: str) -> None:
     assert verdict.why_not[0].startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("needs", "packages", "enough"),
+    [
+        (Needs(apps=("gimp", "Calc")), ("gimp", "libreoffice-calc", "libreoffice-gtk3"), True),
+        (Needs(apps=("calc", "impress")), ("libreoffice-calc", "libreoffice-gtk3", "libreoffice-impress"), True),
+        (Needs(apps=("browser", "thunderbird")), ("chromium", "thunderbird"), True),
+        (Needs(apps=("vlc", "vs_code")), ("vlc",), False),
+        (Needs(apps=("vlc",), session=("GNOME",)), ("vlc",), False),
+        (Needs(apps=("vlc",), pages=("https://down/x",)), ("vlc",), False),
+        (Needs(apps=("os",)), (), False),
+        (Needs(apps=("my_own",)), (), False),
+    ],
+)
+def test_it_is_known_what_debian_has_of_what_is_missing_and_whether_that_is_enough(
+    needs: Needs, packages: tuple[str, ...], enough: bool
+) -> None:
+    verdict = judge(needs, needs.downloads, replace(LOCAL, has=lambda program: False))
+    assert (verdict.packages, verdict.enough) == (packages, enough)
+
+
 def test_a_file_that_is_here_needs_nobody() -> None:
     assert judge(Needs(downloads=(fetched("down"),)), (), LOCAL).can_run
 

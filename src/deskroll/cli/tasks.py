@@ -178,8 +178,17 @@ def _print_checked(checked: list[Checked], whole: Totals) -> None:
             f"\n{counted(named, 'task')} name a snapshot, which is not used: a run has its own (snapshot_name)."
         )
     console.print(f"\n{whole.can_run:,} of {counted(whole.tasks, 'task')} can run here, on provider {whole.provider}.")
+    if whole.install:
+        _print_install(whole)
     if len(checked) > _FEW:
         console.print("Task by task: --json, or select with --domain, --app, --task.")
+
+
+def _print_install(whole: Totals) -> None:
+    """Not through the console, which would fold the line: it is to be copied."""
+    more = f"Debian has programs with which {counted(whole.with_packages, 'more task')} could run"
+    lacking = "Debian has programs that are missing; the tasks that need them lack something else, too"
+    click.echo(f"{more if whole.with_packages else lacking}. As root:\n\n    {whole.install}\n")
 
 
 def _print_counts(console: Console, title: str, counts: Mapping[str, int]) -> None:

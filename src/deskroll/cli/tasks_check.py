@@ -45,6 +45,10 @@ class Checked(Record, frozen=True):
     why_not: tuple[str, ...]
     notes: tuple[str, ...]
     needs: Needs
+    packages: tuple[str, ...] = ()
+    """Debian's packages that bring what it lacks."""
+    enough: bool = False
+    """Whether it could run with them."""
 
 
 class Totals(Record, frozen=True):
@@ -66,6 +70,10 @@ class Totals(Record, frozen=True):
     """Tasks by the snapshot that they name, which no run uses."""
     why_not: dict[str, int]
     notes: dict[str, int]
+    install: str
+    """The line that installs what Debian has of all that is missing; empty where that is nothing."""
+    with_packages: int
+    """How many more could run then."""
 
 
 class Options(Settings):
@@ -124,7 +132,16 @@ def totals(checked: Sequence[Checked], provider: str) -> Totals:
         snapshots=_ranked(each.needs.snapshot for each in checked if each.needs.snapshot),
         why_not=_ranked(why for each in checked for why in each.why_not),
         notes=_ranked(note for each in checked for note in each.notes),
+        install=_install_line(_ranked(package for each in checked for package in each.packages)),
+        with_packages=sum(each.enough for each in checked),
     )
+
+
+def _install_line(packages: Iterable[str]) -> str:
+    from deskroll.desktops.providers.local.packages import install_line  # noqa: PLC0415  (of embedded desktops)
+
+    names = list(packages)
+    return install_line(names) if names else ""
 
 
 def chosen(provider: str) -> str:
@@ -169,7 +186,10 @@ def _checked(
     # A task of another kind needs nothing that is looked at here.
     found = judge(needs, missing, place()) if on_desktop else Verdict()
     why_not = (*found.why_not, *refused)
-    return Checked(id=task.id, domain=task.domain, can_run=not why_not, why_not=why_not, notes=found.notes, needs=needs)
+    return Checked(
+        id=task.id, domain=task.domain, can_run=not why_not, why_not=why_not, notes=found.notes, needs=needs,
+        packages=found.packages, enough=found.enough and not refused,
+    )  # fmt: skip
 
 
 def _is_cached(cache_dir: Path, task_id: str, download: Download) -> bool:

@@ -16,37 +16,40 @@ class App(Record, frozen=True):
     name: str
     programs: tuple[str, ...] = ()
     """Any of them serves; none: a desktop is enough."""
-    install: str = ""
-    """What to do where none is there."""
+    packages: tuple[str, ...] = ()
+    """Debian's packages that bring it; none: Debian has it in no package of its own."""
+    advice: str = ""
+    """What to do where none is there, if not to install these."""
     spellings: tuple[str, ...] = ()
     """What tasks call it, besides its name."""
     windows: bool = False
     """Whether it is there on Windows only."""
 
+    @property
+    def install(self) -> str:
+        """What to do where none of its programs is there."""
+        return self.advice or f"apt-get install {' '.join(self.packages)}"
 
-def _apt(package: str) -> str:
-    return f"apt-get install {package}"
 
-
-def _office(part: str) -> str:
-    return _apt(f"libreoffice-{part} libreoffice-gtk3")  # the latter gives it an accessibility tree
+def _office(part: str) -> tuple[str, ...]:
+    return f"libreoffice-{part}", "libreoffice-gtk3"  # the latter gives it an accessibility tree
 
 
 APPS = (
-    App(name="chrome", programs=("google-chrome", "google-chrome-stable", "chromium"), install=_apt("chromium"),
+    App(name="chrome", programs=("google-chrome", "google-chrome-stable", "chromium"), packages=("chromium",),
         spellings=("browser", "google_chrome", "chromium")),
-    App(name="libreoffice_calc", programs=("localc",), install=_office("calc"), spellings=("calc",)),
-    App(name="libreoffice_impress", programs=("loimpress",), install=_office("impress"),
+    App(name="libreoffice_calc", programs=("localc",), packages=_office("calc"), spellings=("calc",)),
+    App(name="libreoffice_impress", programs=("loimpress",), packages=_office("impress"),
         spellings=("impress",)),
-    App(name="libreoffice_writer", programs=("lowriter",), install=_office("writer"), spellings=("writer",)),
-    App(name="libreoffice", programs=("libreoffice", "soffice"), install=_apt("libreoffice")),
-    App(name="gimp", programs=("gimp",), install=_apt("gimp")),
-    App(name="vlc", programs=("vlc",), install=_apt("vlc")),
-    App(name="thunderbird", programs=("thunderbird",), install=_apt("thunderbird")),
-    App(name="vs_code", programs=("code",), install="install Microsoft's package `code`; Debian has none",
+    App(name="libreoffice_writer", programs=("lowriter",), packages=_office("writer"), spellings=("writer",)),
+    App(name="libreoffice", programs=("libreoffice", "soffice"), packages=("libreoffice",)),
+    App(name="gimp", programs=("gimp",), packages=("gimp",)),
+    App(name="vlc", programs=("vlc",), packages=("vlc",)),
+    App(name="thunderbird", programs=("thunderbird",), packages=("thunderbird",)),
+    App(name="vs_code", programs=("code",), advice="install Microsoft's package `code`; Debian has none",
         spellings=("vscode", "visual_studio_code")),
-    App(name="picard", programs=("picard",), install=_apt("picard")),
-    App(name="terminal", programs=("x-terminal-emulator", "gnome-terminal", "xterm"), install=_apt("xterm")),
+    App(name="picard", programs=("picard",), packages=("picard",)),
+    App(name="terminal", programs=("x-terminal-emulator", "gnome-terminal", "xterm"), packages=("xterm",)),
     App(name="os", spellings=("ubuntu_media_player",)),
     App(name="pdf"),
     App(name="image"),
@@ -56,13 +59,13 @@ APPS = (
 )  # fmt: skip
 """What OSWorld's tasks name in `related_apps`."""
 TOOLS = (
-    App(name="socat", programs=("socat",), install=_apt("socat")),
-    App(name="nautilus", programs=("nautilus",), install=_apt("nautilus")),
-    App(name="gnome-terminal", programs=("gnome-terminal",), install=_apt("gnome-terminal")),
-    App(name="git", programs=("git",), install=_apt("git")),
-    App(name="jq", programs=("jq",), install=_apt("jq")),
-    App(name="unzip", programs=("unzip",), install=_apt("unzip")),
-    App(name="gio", programs=("gio",), install=_apt("libglib2.0-bin")),
+    App(name="socat", programs=("socat",), packages=("socat",)),
+    App(name="nautilus", programs=("nautilus",), packages=("nautilus",)),
+    App(name="gnome-terminal", programs=("gnome-terminal",), packages=("gnome-terminal",)),
+    App(name="git", programs=("git",), packages=("git",)),
+    App(name="jq", programs=("jq",), packages=("jq",)),
+    App(name="unzip", programs=("unzip",), packages=("unzip",)),
+    App(name="gio", programs=("gio",), packages=("libglib2.0-bin",)),
 )
 """What their set-up steps and evaluators start besides: few of all Debian's programs, those that a machine may lack."""
 
@@ -75,7 +78,7 @@ OF_COMMANDS = tuple(_BY_PROGRAM)
 def app_of(spelling: str) -> App:
     """The app that a task means."""
     name = "_".join(spelling.lower().split())
-    return _BY_NAME.get(name) or App(name=name, programs=(name,), install=f"install {name}")
+    return _BY_NAME.get(name) or App(name=name, programs=(name,), advice=f"install {name}")
 
 
 def app_of_program(program: str) -> App:

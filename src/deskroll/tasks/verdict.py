@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from deskroll.tasks.apps import app_of, is_there
+from deskroll.tasks.apps import App, app_of, is_there
 from deskroll.tasks.needs import Download, Need, Needs, host_of
 from deskroll.types import Record
 
@@ -21,6 +21,10 @@ class Verdict(Record, frozen=True):
     """What stands against it; empty: it can run."""
     notes: tuple[str, ...] = ()
     """What to set, and what will not be as upstream has it."""
+    packages: tuple[str, ...] = ()
+    """Debian's packages that bring what it lacks of this machine."""
+    enough: bool = False
+    """Whether nothing else stands against it."""
 
     @property
     def can_run(self) -> bool:
@@ -55,6 +59,7 @@ class Place:
 def judge(needs: Needs, missing: Sequence[Download], place: Place) -> Verdict:
     """Whether a task of these needs can run there; `missing` are those of its files that are not here already."""
     against: list[str] = []
+    absent_apps: list[App] = []
     if place.problem:
         against.append(place.problem)
     elif not place.real:
@@ -62,17 +67,23 @@ def judge(needs: Needs, missing: Sequence[Download], place: Place) -> Verdict:
     elif Need.WINDOWS in needs.kinds and not place.windows:
         against.append(f"it needs Windows, and desktops of provider {place.provider} run Linux")
     else:
-        against += [*_programs(needs, place), *_machine(needs, place)]
+        absent_apps = _absent(needs, place)
+        programs = [f"{app.name} is not on this machine: {app.install}" for app in absent_apps]
+        against += [*programs, *_machine(needs, place)]
     if absent := [each for each in needs.accounts if each not in place.accounts]:
         against.append(f"it needs an account ({', '.join(absent)})")
-    return Verdict(why_not=(*against, *_hosts(needs, missing, place)), notes=tuple(_notes(needs, place)))
+    against += _hosts(needs, missing, place)
+    return Verdict(
+        why_not=tuple(against),
+        notes=tuple(_notes(needs, place)),
+        packages=tuple(dict.fromkeys(package for app in absent_apps for package in app.packages)),
+        enough=bool(against) and len(against) == sum(bool(app.packages) for app in absent_apps),
+    )
 
 
-def _programs(needs: Needs, place: Place) -> list[str]:
-    if place.has is None:
-        return []
-    apps = [app for app in map(app_of, needs.apps) if not is_there(app, place.has)]
-    return [f"{app.name} is not on this machine: {app.install}" for app in apps]
+def _absent(needs: Needs, place: Place) -> list[App]:
+    """The programs that its desktops would have to have, and have not."""
+    return [app for app in map(app_of, needs.apps) if place.has is not None and not is_there(app, place.has)]
 
 
 def _machine(needs: Needs, place: Place) -> list[str]:

@@ -49,7 +49,9 @@ def _check_packages(group: str, name: str, *, required: bool) -> Check:
     if not missing:
         return Check(name=name, ok=True, found=f"all {len(packages.listed(group))} installed", required=required)
     found = "missing: " + ", ".join(f"{package.name} ({package.why})" for package in missing)
-    return Check(name=name, ok=False, found=found, fix=packages.install_line(missing), required=required)
+    return Check(
+        name=name, ok=False, found=found, fix=packages.install_line(each.name for each in missing), required=required
+    )
 
 
 def require_modules() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,10 +43,9 @@ def missing(*groups: str) -> list[Package]:
     return [package for package in listed(*groups) if not package.installed]
 
 
-def install_line(packages: list[Package]) -> str:
+def install_line(names: Iterable[str]) -> str:
     """The line to run as root."""
-    names = " ".join(package.name for package in packages)
-    return f"apt-get install -y --no-install-recommends {names}"
+    return f"apt-get install -y --no-install-recommends {' '.join(names)}"
 
 
 XLIB_LINE = "pip install --force-reinstall --no-deps python-xlib"

@@ -263,9 +263,8 @@ def check_installed() -> None:
 
     missing = packages.missing("local")
     if missing:
-        raise MissingDependency(
-            f"local desktops need programs that are not installed; run:  {packages.install_line(missing)}"
-        )
+        line = packages.install_line(each.name for each in missing)
+        raise MissingDependency(f"local desktops need programs that are not installed; run:  {line}")
     if wrong := packages.wrong_xlib():
         raise MissingDependency(f"{wrong}; run:  {packages.XLIB_LINE}")
 
