@@ -192,7 +192,7 @@ class Storm:
 
     def _status(self, pid: int) -> RunStatus | None:
         sockets = Path(os.environ["DESKROLL_RUNTIME_DIR"]) / "runs"
-        for path in sockets.glob(f"*-{pid}.sock"):
+        for path in sockets.glob(f"run-*-{pid}-*.sock"):
             with contextlib.suppress(DeskrollError, OSError):
                 return asyncio.run(ask(path))
         return None

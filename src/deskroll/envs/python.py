@@ -16,7 +16,6 @@ from pydantic import Field
 
 from deskroll.desktops.providers.local.checks import check_namespaces
 from deskroll.envs.interpreter import Interpreter, Limits
-from deskroll.envs.interpreter.group import sweep
 from deskroll.envs.tooled import ToolEnv, ToolFunction, ToolSettings
 from deskroll.errors import InputError, SetupError
 from deskroll.types import Record, Task
@@ -77,7 +76,6 @@ class PythonEnv(ToolEnv):
     @staticmethod
     def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> str:
         """Try an interpreter, so that a machine without namespaces or numpy is found out before anything starts."""
-        sweep()
         limits = settings.limits() if isinstance(settings, PythonSettings) else Limits()
         try:
             asyncio.run(_try(limits))

@@ -19,7 +19,8 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from deskroll.desktops.notes import LONGEST_SOCKET_PATH, process_start, runtime_root
+from deskroll.desktops.notes import LONGEST_SOCKET_PATH, runtime_root
+from deskroll.desktops.scratch import is_left, owner_mark
 from deskroll.desktops.service import Listen
 from deskroll.errors import ConfigError, DeskrollError, InputError
 from deskroll.rollout.metrics import exposition
@@ -60,22 +61,24 @@ def sockets_folder() -> Path:
 
 
 def socket_path(name: str, kind: str = "sock") -> Path:
-    """A place for a socket of this process; what killed runs left there is swept away."""
-    folder = sockets_folder()
-    for path in folder.iterdir():
-        pid = path.stem.rpartition("-")[2]
-        if pid.isdigit() and not process_start(pid):
-            path.unlink(missing_ok=True)
-    path = folder / f"{name}-{os.getpid()}.{kind}"
+    """A place for a socket of this process."""
+    path = sockets_folder() / f"{name}-{owner_mark()}.{kind}"
     if len(str(path)) > LONGEST_SOCKET_PATH:
         raise ConfigError(f"the path {path} is too long for a socket; set DESKROLL_RUNTIME_DIR to a shorter one")
     return path
 
 
+def sweep_sockets() -> None:
+    """Remove the sockets of runs that are gone."""
+    for path in sockets_folder().iterdir():
+        if is_left("-".join(path.stem.split("-")[-3:])):
+            path.unlink(missing_ok=True)
+
+
 @asynccontextmanager
 async def serve_control(steering: Steering, run_id: str, metrics: str = "") -> AsyncIterator[str]:
     """Answer for the length of the block; yields the socket's path."""
-    path = socket_path(run_id[:40])
+    path = socket_path(run_id[:24])
     runners = []
     try:
         runners.append(await _serving(_app(steering)))

@@ -23,6 +23,7 @@ from deskroll.rollout.demand import Demand
 from deskroll.rollout.desktop_journal import DesktopJournal
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.folder import new_root, opened_store
+from deskroll.rollout.leftovers import leaving_nothing
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.loading import PHASE, desktop_specs, prepare_envs
 from deskroll.rollout.parts import opened_backend, opened_pool, run_spec
@@ -79,7 +80,7 @@ class Session:
         prepared = await asyncio.to_thread(prepare_envs, config, tasks)
         root = resume or new_root(config)
         journal = DesktopJournal(guarded(sink))
-        async with AsyncExitStack() as stack:
+        async with leaving_nothing(), AsyncExitStack() as stack:
             store = await stack.enter_async_context(
                 opened_store(config, tasks, root, prepared, resume=bool(resume), force=force)
             )

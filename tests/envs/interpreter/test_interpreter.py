@@ -13,8 +13,9 @@ import pytest
 import uvloop
 
 from deskroll.desktops.providers.local.limits import control_groups_available
+from deskroll.desktops.scratch import owner_mark
 from deskroll.envs.interpreter import Interpreter, Limits
-from deskroll.envs.interpreter.group import Group, make_group, sweep
+from deskroll.envs.interpreter.group import Group, make_group, sweep_groups
 from tests.waiting import eventually
 
 LOST = "started anew: names, imports and files are lost"
@@ -278,10 +279,12 @@ async def test_memory_is_limited_over_all_processes() -> None:
 async def test_groups_of_dead_workers_are_swept_and_others_are_not() -> None:
     mine = make_group(Limits())
     assert mine is not None
-    dead = [parent / "py-4194305-0" for parent in Group.parents()]  # no process can have that number
+    here = owner_mark().partition("-")[0]
+    others = [f"{here}-4194305-1", f"{here}-{os.getpid()}-1"]  # a number that no process can have; ours, before us
+    dead = [parent / f"py-{other}-0" for parent in Group.parents() for other in others]
     for folder in dead:
         folder.mkdir()
-    sweep()
+    sweep_groups()
     assert not any(folder.exists() for folder in dead)
     assert mine.memory_in_use() is not None
     mine.remove()

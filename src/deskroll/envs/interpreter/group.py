@@ -1,17 +1,17 @@
 """The control group of one interpreter: the desktops' own kind, told apart by name.
 
-Groups of workers that were killed are empty and stay behind; `sweep` removes them.
+Groups of workers that were killed stay behind; `sweep_groups` removes them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 from pathlib import Path
 
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers.local.limits import ControlGroup
+from deskroll.desktops.scratch import is_left, owner_mark
 from deskroll.envs.interpreter.sandbox import Limits
 
 _PREFIX = "py-"
@@ -35,17 +35,16 @@ class Group(ControlGroup):
 
 def make_group(limits: Limits) -> Group | None:
     """A new group; None where this process may make none."""
-    name = f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    name = f"{_PREFIX}{owner_mark()}-{secrets.token_hex(4)}"
     spec = DesktopSpec(memory_mb=limits.memory_mb, processes=limits.processes + _OURS)
     group = Group.create(name, spec)
     return group if isinstance(group, Group) else None
 
 
-def sweep() -> None:
-    """Remove the empty groups of workers that are gone."""
-    for parent in Group.parents():
-        for folder in parent.glob(f"{_PREFIX}*-*"):
-            owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
-            if not Path("/proc", owner).exists():
-                with contextlib.suppress(OSError):  # somebody else's, or still in use: not ours to end
-                    folder.rmdir()
+def sweep_groups() -> None:
+    """Remove the groups of workers that are gone, with whatever is still ending there."""
+    names = {folder.name for parent in Group.parents() for folder in parent.glob(f"{_PREFIX}*")}
+    for name in names:
+        if is_left(name.removeprefix(_PREFIX).rpartition("-")[0]):
+            with contextlib.suppress(OSError):  # somebody else's
+                Group.existing(name).remove()
