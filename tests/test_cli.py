@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -90,10 +91,9 @@ BAD = [
     (["desktops", "up", "--size", "10x10"], "allowed: 160x120 to 7680x4320"),
     (["desktops", "up", "--serve", "5000"], "write HOST:PORT"),
     (["desktops", "up", "--serve", "127.0.0.1:99999"], "write HOST:PORT"),
-    (["desktops", "up", "--serve", "0.0.0.0:5000"], "Set DESKROLL_TOKEN"),
+    (["desktops", "up", "--serve", "0.0.0.0:5000", "--no-token"], "Leave out --no-token"),
     (["desktops", "up", "--serve", "127.0.0.1:²"], "write HOST:PORT"),
     (["desktops", "up", "--count", "2", "--serve", "127.0.0.1:65535"], "leaves no room for 2 ports"),
-    (["desktops", "up", "--network", "--serve", "127.0.0.1:0"], "set DESKROLL_TOKEN"),
     (["desktops", "up", "--isolation", "chroot"], "'chroot' is not one of"),
     (["desktops", "shot"], "no desktop runs; start one"),
     (["desktops", "shot", "local-1"], "no desktop runs"),
@@ -126,14 +126,18 @@ def test_desktops_up_ls_shot_and_clean_up(env: dict[str, str], tmp_path: Path, n
         rows = json.loads(up.stdout.readline())
         assert len(rows) == 2
         for row in rows:
-            assert requests.get(f"{row['url']}/platform", timeout=30).text == "Linux"
+            headers = {"Authorization": f"Bearer {row['token']}"}
+            assert requests.get(f"{row['url']}/platform", headers=headers, timeout=30).text == "Linux"
+            assert requests.get(f"{row['url']}/platform", timeout=30).status_code == 401, "not to every local user"
         listed = json.loads(deskroll("desktops", "ls", "--json", env=env).stdout)
         assert {note["id"] for note in listed} == {row["id"] for row in rows}
         assert all(not note["orphaned"] for note in listed)
         assert {note["endpoint"] for note in listed} == {row["endpoint"] for row in rows}
         assert rows[0]["id"] in deskroll("desktops", "ls", env=env).stdout
         picture = tmp_path / "screen.png"
-        assert deskroll("desktops", "shot", rows[1]["id"], "-o", str(picture), env=env).returncode == 0
+        assert "wants its token" in deskroll("desktops", "shot", rows[1]["id"], env=env).stderr
+        with_token = {**env, "DESKROLL_TOKEN": rows[1]["token"]}
+        assert deskroll("desktops", "shot", rows[1]["id"], "-o", str(picture), env=with_token).returncode == 0
         with Image.open(picture) as image:
             assert image.size == (640, 480)
         assert "name one of" in deskroll("desktops", "shot", env=env).stderr
@@ -159,8 +163,29 @@ def test_a_token_guards_every_request(env: dict[str, str]) -> None:
         up.wait(60)
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the printed line wants curl")
+@pytest.mark.parametrize("options", [(), ("--no-token",)], ids=["by default", "no token"])
+def test_what_is_printed_leads_to_a_screen(env: dict[str, str], tmp_path: Path, options: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "deskroll", "desktops", "up", "--serve", "127.0.0.1:0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as up:
+        assert up.stdout is not None and up.stderr is not None
+        try:
+            lines = list(iter(up.stdout.readline, "Ctrl-C stops it.\n"))
+            look = next(line for line in lines if line.startswith("look:")).removeprefix("look:")
+            told = [line.removeprefix("token:") for line in lines if line.startswith("token:")]
+            assert len(told) == (0 if options else 1)
+            subprocess.run("".join([*told, look]), shell=True, check=True, cwd=tmp_path, timeout=60)
+            with Image.open(tmp_path / "screen.png") as image:
+                assert image.size == (1920, 1080)
+            up.send_signal(signal.SIGTERM)
+            assert up.wait(60) == 0
+        finally:
+            up.kill()
+        assert ("every user of this machine" in up.stderr.read()) == bool(options)
+
+
 def test_a_desktop_that_dies_is_told_at_once(env: dict[str, str], tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "deskroll", "desktops", "up", "--json", "--serve", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "deskroll", "desktops", "up", "--json", "--serve", "127.0.0.1:0", "--no-token"]
     log = tmp_path / "errors"
     with (
         log.open("w") as errors,

@@ -142,6 +142,26 @@ def _sockets_of(process: psutil.Process) -> set[str]:
     return {link for link in found if link.startswith("socket:")}
 
 
+async def test_etc_changes_with_sudo_and_only_with_sudo(boot: Boot) -> None:
+    desktop = await boot(SMALL)
+    for change in (
+        "echo x >> /etc/hosts",
+        "touch /etc/new",
+        "mkdir /etc/ssl/new",
+        "rm -f /etc/passwd",
+        "rmdir /etc/default",
+    ):
+        assert (await desktop.run(change)).returncode != 0, change
+    sudo = "echo password | sudo -S sh -c"
+    changes = (
+        "echo 10.0.0.9 there >> /etc/hosts; sed -i s/localhost/local/ /etc/hosts; mkdir /etc/ssl/new; rm /etc/shells"
+    )
+    assert (await desktop.run(f"{sudo} '{changes}'")).returncode == 0
+    assert (await output(desktop, "cat /etc/hosts")).splitlines()[0] == "127.0.0.1 local desktop"
+    assert await output(desktop, "getent hosts there") == "10.0.0.9        there"
+    assert await output(desktop, "ls -d /etc/ssl/new /etc/shells 2>/dev/null") == "/etc/ssl/new"
+
+
 async def test_sudo_takes_the_password_and_gives_a_namespaces_root(boot: Boot) -> None:
     desktop = await boot(DesktopSpec(width=640, height=480, client_password="open sesame"))
     assert await output(desktop, "echo open sesame | sudo -S whoami") == "root"

@@ -6,11 +6,12 @@ import asyncio
 import ipaddress
 import os
 import re
+import secrets
 import signal
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -63,7 +64,11 @@ def _parse_serve(_ctx: click.Context, _param: click.Parameter, value: str | None
 @click.option("--count", default=1, show_default=True, type=click.IntRange(1, 512), help="How many desktops.")
 @click.option(
     "--serve", callback=_parse_serve, metavar="HOST:PORT",
-    help=f"Serve the guest protocol on TCP, one port a desktop from PORT on. Beyond loopback: set {TOKEN_VARIABLE}.",
+    help="Serve the guest protocol on TCP, one port a desktop from PORT on, to whoever has the token.",
+)  # fmt: skip
+@click.option(
+    "--no-token", is_flag=True,
+    help="Serve everybody who reaches the port: every user of this machine. For programs that know of no token.",
 )  # fmt: skip
 @click.option("--size", default="1920x1080", show_default=True, callback=parse_size, help="Width and height in pixels.")
 @click.option("--network", is_flag=True, help="Let programs inside reach the network, though not this machine.")
@@ -73,27 +78,45 @@ def _parse_serve(_ctx: click.Context, _param: click.Parameter, value: str | None
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when all are up.")
 def up(
-    count: int, serve: tuple[str, int] | None, size: tuple[int, int], network: bool, isolation: str, as_json: bool
-) -> None:
+    count: int, serve: tuple[str, int] | None, no_token: bool, size: tuple[int, int], network: bool, isolation: str,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Start desktops, print their addresses, keep them until Ctrl-C.
 
     Each desktop answers OSWorld's guest protocol (GET /screenshot, POST /execute, ...) and deskroll's own /step.
-    With the environment variable DESKROLL_TOKEN set, requests must carry it as a bearer token.
+    Served ones want a bearer token with each request: that of the environment variable DESKROLL_TOKEN, or a new one,
+    which is printed.
     """
     from deskroll.desktops.base import DesktopSpec  # noqa: PLC0415
 
-    token = os.environ.get(TOKEN_VARIABLE, "")
-    if serve is not None and not token and not _is_loopback(serve[0]):
-        raise InputError(
-            f"--serve {serve[0]} is not a loopback address: anyone who reaches it could run programs there. "
-            f"Set {TOKEN_VARIABLE} to a secret of your choice, or serve on 127.0.0.1"
-        )
-    if serve is not None and network and not token:
-        raise InputError(f"--network lets desktops reach each other's ports: set {TOKEN_VARIABLE} to serve them too")
+    token = _Token.chosen(serve, no_token)
     if serve is not None and serve[1] and serve[1] + count - 1 > 65535:
         raise InputError(f"--serve {serve[0]}:{serve[1]} leaves no room for {count} ports; begin at a lower one")
     spec = DesktopSpec(width=size[0], height=size[1], network=network)
     asyncio.run(_keep_up(count, serve, spec, isolation, token, as_json))
+
+
+class _Token(NamedTuple):
+    """What requests to served desktops must carry; empty: nothing."""
+
+    value: str
+    new: bool = False
+    """Whether it was made up here, so that nobody knows it yet."""
+
+    @classmethod
+    def chosen(cls, serve: tuple[str, int] | None, no_token: bool) -> _Token:
+        """The caller's own; a new one where desktops are served; none where nobody else reaches them, or by wish."""
+        own = os.environ.get(TOKEN_VARIABLE, "")
+        if no_token and own:
+            raise InputError(f"--no-token, and {TOKEN_VARIABLE} is set: leave one of them out")
+        if no_token and serve is not None and not _is_loopback(serve[0]):
+            raise InputError(
+                f"--serve {serve[0]} is not a loopback address: anyone who reaches it could run programs there. "
+                "Leave out --no-token, or serve on 127.0.0.1"
+            )
+        if own or no_token or serve is None:
+            return cls(own)
+        return cls(secrets.token_urlsafe(18), new=True)
 
 
 def _is_loopback(host: str) -> bool:
@@ -106,7 +129,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def _keep_up(
-    count: int, serve: tuple[str, int] | None, spec: DesktopSpec, isolation: str, token: str, as_json: bool
+    count: int, serve: tuple[str, int] | None, spec: DesktopSpec, isolation: str, token: _Token, as_json: bool
 ) -> None:
     from deskroll.desktops.guest.relay import Relay  # noqa: PLC0415
     from deskroll.desktops.providers.local.provider import LocalProvider  # noqa: PLC0415
@@ -117,7 +140,7 @@ async def _keep_up(
     async with AsyncExitStack() as stack:
         provider = await stack.enter_async_context(LocalProvider(isolation=isolation, sink=_Losses()))
         began = time.monotonic()
-        addresses = await _boot_all(provider, spec, token, count, stop)
+        addresses = await _boot_all(provider, spec, token.value, count, stop)
         ports: list[int] = []
         for place, address in enumerate(addresses):
             if serve is not None:
@@ -129,7 +152,11 @@ async def _keep_up(
                 ports.append(relay.port)
         if not addresses:
             raise KeyboardInterrupt
-        _print_addresses(addresses, serve[0] if serve else "", ports, time.monotonic() - began, as_json)
+        urls = [_url(serve[0], port) for port in ports] if serve is not None else []
+        if as_json:
+            _print_json(addresses, urls, token)
+        else:
+            _print_addresses(addresses, urls, token, time.monotonic() - began)
         await stop.wait()
         if not as_json:
             click.echo("stopping ...")
@@ -160,25 +187,34 @@ async def _boot_all(
     return await booting
 
 
-def _print_addresses(addresses: list[Address], host: str, ports: list[int], seconds: float, as_json: bool) -> None:
+def _url(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _print_json(addresses: list[Address], urls: list[str], token: _Token) -> None:
     import msgspec  # noqa: PLC0415
 
-    urls = [f"http://{f'[{host}]' if ':' in host else host}:{port}" for port in ports] or [""] * len(addresses)
-    if as_json:
-        rows = [
-            {"id": address.id, "endpoint": address.endpoint, "url": url, "size": [address.width, address.height]}
-            for address, url in zip(addresses, urls, strict=True)
-        ]
-        click.echo(msgspec.json.encode(rows))
-        return
+    rows = [
+        {"id": address.id, "endpoint": address.endpoint, "url": url, "size": [address.width, address.height]}
+        | ({"token": token.value} if token.new else {})
+        for address, url in zip(addresses, urls or [""] * len(addresses), strict=True)
+    ]
+    click.echo(msgspec.json.encode(rows))
+
+
+def _print_addresses(addresses: list[Address], urls: list[str], token: _Token, seconds: float) -> None:
     click.echo(f"{len(addresses)} desktop{'s' if len(addresses) > 1 else ''} up in {seconds:.2f} s")
-    for address, url in zip(addresses, urls, strict=True):
+    for address, url in zip(addresses, urls or [""] * len(addresses), strict=True):
         click.echo(f"  {address.id}  {url or address.endpoint}")
-    first = addresses[0]
-    if urls[0]:
-        click.echo(f"look:  curl -s {urls[0]}/screenshot -o screen.png")
+    if token.new:
+        click.echo(f"token:  export {TOKEN_VARIABLE}={token.value}")
+    if urls and not token.value:
+        click.echo("no token: every user of this machine can run programs in it", err=True)
+    if urls:
+        header = f'-H "Authorization: Bearer ${TOKEN_VARIABLE}" ' if token.value else ""
+        click.echo(f"look:  curl -s {header}{urls[0]}/screenshot -o screen.png")
     else:
-        click.echo(f"look:  {program()} desktops shot {first.id} -o screen.png")
+        click.echo(f"look:  {program()} desktops shot {addresses[0].id} -o screen.png")
     click.echo(f"Ctrl-C stops {'them' if len(addresses) > 1 else 'it'}.")
 
 

@@ -145,7 +145,7 @@ class _Sandboxed:
         name_server = self._plan.name_server if self._plan is not None else ""
         for path, content in sandbox.etc_files(self.request.id, name_server).items():
             files.append(memory_file(content.encode()))
-            args += ["--perms", "0644", "--file", str(files[-1]), path]
+            args += ["--perms", "0444", "--file", str(files[-1]), path]
         args += sandbox.sealing()
         if (filtered := seccomp.program(RULES)) is not None:
             files.append(memory_file(filtered))

@@ -51,7 +51,12 @@ def arguments(spec: DesktopSpec, shims: Path) -> list[str]:
             args += ["--symlink", f"usr/{name}", f"/{name}"]
         elif Path("/", name).exists():
             args += ["--ro-bind", f"/{name}", f"/{name}"]
-    args += ["--perms", "0755", "--size", _SMALL, "--tmpfs", "/etc", *_read_only(f"/etc/{name}" for name in _ETC)]
+    # Nothing in /etc can be written but by root, which `sudo` makes of a program. A desktop has one user, who owns the
+    # files too: a program that changes their modes first is not stopped, nor needs it to be for anybody else's sake.
+    args += ["--perms", "0555", "--size", _SMALL, "--tmpfs", "/etc"]
+    for folder in sorted({f"/etc/{name}".rpartition("/")[0] for name in _ETC} - {"/etc"}):
+        args += ["--perms", "0555", "--dir", folder]
+    args += _read_only(f"/etc/{name}" for name in _ETC)
     args += _read_only(_CACHES)
     for path, perms, size in (
         ("/tmp", "1777", disk),  # noqa: S108
@@ -86,7 +91,7 @@ def _read_only(paths: Iterable[str]) -> list[str]:
 
 
 def etc_files(desktop_id: str, name_server: str) -> dict[str, str]:
-    """The files of /etc that are the desktop's own; a desktop may change them."""
+    """The files of /etc that are the desktop's own; with `sudo`, and only so, its programs may change them."""
     resolver = {"/etc/resolv.conf": f"nameserver {name_server}\n"} if name_server else {}
     machine = hashlib.md5(desktop_id.encode(), usedforsecurity=False).hexdigest()
     return {
