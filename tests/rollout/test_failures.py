@@ -105,7 +105,8 @@ async def test_what_fails_on_one_desktop_is_tried_again_on_another(runs: Runs) -
     """Also where desktops go back to a snapshot after use, and there is only one at a time."""
     download = {"files": [{"url": "http://127.0.0.1:9/x", "path": "/tmp/x"}]}
     tasks = questions(1, config=[{"type": "download", "parameters": download}])
-    (outcome,) = await runs.run(script(ANSWER), tasks, env="osworld", provider="sim", num_vms=1, retries={"setup": 2})
+    (outcome,) = await runs.run(script(ANSWER), tasks, env="osworld", provider="sim", num_vms=1, retries={"setup": 2},
+                                env_options={"allow_private_downloads": True})  # fmt: skip
     run = runs.read()
     desktops = [each.episode.desktop for each in run.records(Failed)] + [outcome.desktop]
     assert len(set(desktops)) == 3

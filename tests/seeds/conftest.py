@@ -67,7 +67,7 @@ class Checkout:
         place.mkdir(parents=True)
         shutil.copy(ROOT / "data" / f"{example}.jsonl", place / "benchmark.jsonl")
         for name in ("rag_corpus", "web_site"):
-            (place / name).symlink_to(ROOT / "data" / name)
+            shutil.copytree(ROOT / "data" / name, place / name)
 
     def shell(self, command: str, **env: str) -> Came:
         """Run a command as it is written."""

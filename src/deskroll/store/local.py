@@ -1,4 +1,4 @@
-"""A run's folder on a local path: direct system calls, durable when a method returns.
+"""A run's folder on a local path: direct system calls, durable when a method returns. No link in it is followed.
 
 `commits` is where the attempts of this process that end at the same time are made durable together.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from deskroll.host.below import read_below
 from deskroll.store.commit import Commits, sync, write_all
 from deskroll.store.paths import inside
 from deskroll.store.storage import Storage, store_error
@@ -31,9 +32,8 @@ class LocalStorage(Storage):
 
     def read(self, path: str, start: int = 0) -> bytes:
         """The file from byte `start` on."""
-        with self._named("read", path), Path(self.path(path)).open("rb") as file:
-            file.seek(start)
-            return file.read()
+        with self._named("read", path):
+            return read_below(self.root, inside(path), start)
 
     def write_atomic(self, path: str, data: bytes) -> None:
         """Write another file beside it, durably, and rename that one."""
@@ -42,7 +42,7 @@ class LocalStorage(Storage):
         part = f"{folder}/.{name}.{os.getpid()}.part"
         with self._named("write", path):
             self.make_folder(folder)
-            fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
             try:
                 try:
                     write_all(fd, data)

@@ -52,7 +52,7 @@ class Lock:
         """Wait for the lock, take it and write down that it is ours."""
         path = storage.path(paths.LOCK)
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise store_error("open", path, error) from error
         try:

@@ -59,7 +59,7 @@ class JournalFile:
             _put_parts_away(self._storage)
         self._size = len(checked.data)
         try:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
             sync(self._storage.root)
             if self._size < os.fstat(self._fd).st_size:
                 os.ftruncate(self._fd, self._size)

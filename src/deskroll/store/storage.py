@@ -96,6 +96,8 @@ _ADVICE = {
     errno.EMFILE: "too many open files: raise `ulimit -n`, or run fewer episodes at a time",
     errno.ENFILE: "too many open files on this machine",
     errno.ENAMETOOLONG: "the path is too long: choose a shorter output folder",
+    errno.ELOOP: "a link is in that path, and links in a run are not followed: it may lead anywhere",
+    errno.EINVAL: "it is no plain file: what made it is broken or hostile",
     errno.EIO: "the disk reports an error: look into the system's log, and save what can be read",
     errno.ESTALE: "the network file system lost the file: remount it, then resume the run",
 }

@@ -21,6 +21,7 @@ from typing import Self
 import msgspec
 
 from deskroll.errors import StoreError, plain
+from deskroll.host.below import check_folder_below
 from deskroll.store import paths
 from deskroll.store.commit import Commit, write_all
 from deskroll.store.index import shown
@@ -74,6 +75,7 @@ class AttemptWriter:
             if isinstance(storage, LocalStorage):
                 self._folder = storage.path(self.name)
                 self._make(self._folder)
+                check_folder_below(storage.root, self.name)
                 storage.commits.prepare()
             else:
                 self._spool = Spool()

@@ -50,6 +50,7 @@ class Shelf:
         self.asked: Counter[str] = Counter()
         self.failing: dict[str, list[int]] = {}
         """Statuses to answer first, by path."""
+        self.redirects: dict[str, str] = {}
         self.gate = asyncio.Event()
         """Bodies wait for it."""
         self.gate.set()
@@ -59,6 +60,8 @@ class Shelf:
         self.asked[request.path] += 1
         if self.failing.get(request.path):
             return web.Response(status=self.failing[request.path].pop(0))
+        if request.path in self.redirects:
+            return web.Response(status=302, headers={"Location": self.redirects[request.path]})
         if request.path not in self.files:
             return web.Response(status=404)
         response = web.StreamResponse()

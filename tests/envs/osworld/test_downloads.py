@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import socket
 import subprocess
 import sys
 import uuid
@@ -17,6 +18,7 @@ from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import Around, bundled_files, perform
+from deskroll.envs.osworld.setup.downloads import fetched
 from deskroll.errors import InputError, SetupError
 from deskroll.tasks import parse_task
 from tests.envs.osworld.conftest import Shelf
@@ -30,7 +32,8 @@ def step(url: str, path: str = PATH) -> dict[str, Any]:
 
 
 def around(folder: Path, task: str = "t-1", **settings: Any) -> Around:
-    return Around(task, OSWorldSettings(cache_dir=str(folder), **settings))
+    """With files from this machine, where our server is, unless the settings say otherwise."""
+    return Around(task, OSWorldSettings(**{"cache_dir": str(folder), "allow_private_downloads": True, **settings}))
 
 
 def kept(folder: Path, url: str, task: str = "t-1") -> Path:
@@ -143,7 +146,8 @@ from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import Around
 from deskroll.envs.osworld.setup.downloads import fetched
 
-print(asyncio.run(fetched(sys.argv[1], "a file.txt", Around("t-1", OSWorldSettings(cache_dir=sys.argv[2])))))
+settings = OSWorldSettings(cache_dir=sys.argv[2], allow_private_downloads=True)
+print(asyncio.run(fetched(sys.argv[1], "a file.txt", Around("t-1", settings))))
 """
 
 
@@ -306,3 +310,67 @@ async def test_a_cache_that_cannot_be_made(sim: GuestDesktop, shelf: Shelf, tmp_
 def test_a_mirror_that_is_none(mirror: str) -> None:
     with pytest.raises(ValueError, match="must be an address with http, https or file"):
         OSWorldSettings(mirrors={"https://a/": mirror})
+
+
+GUARDED = {"allow_private_downloads": False, "download_timeout": 30.0}
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "localhost", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "169.254.169.254", "10.0.0.1",
+     "2130706433", "localhost.", "nas", "168.63.129.16"],
+)  # fmt: skip
+async def test_a_task_has_nothing_fetched_from_this_machine_or_its_network(
+    host: str, sim: GuestDesktop, shelf: Shelf, tmp_path: Path
+) -> None:
+    shelf.files["/a"] = b"secret"
+    url = f"http://{host}:{shelf.url.rpartition(':')[2]}/a"
+    with pytest.raises(SetupError, match=r"is not fetched: .* set allow_private_downloads, or name a mirror"):
+        await perform([step(url)], sim, around(tmp_path, **GUARDED))
+    assert not shelf.asked
+    assert names(tmp_path) == []
+
+
+async def test_nor_what_an_evaluator_compares_with(sim: GuestDesktop, shelf: Shelf, tmp_path: Path) -> None:
+    shelf.files["/a"] = b"secret"
+    with pytest.raises(SetupError, match="is not fetched"):
+        await fetched(f"{shelf.url}/a", "gold.txt", around(tmp_path, **GUARDED))
+    assert not shelf.asked
+
+
+async def test_a_mirror_may_be_here_and_its_redirects_lead_to_no_other_place(
+    sim: GuestDesktop, shelf: Shelf, tmp_path: Path
+) -> None:
+    shelf.files["/copy/a"] = b"from the mirror"
+    shelf.redirects = {"/copy/same": "/copy/a", "/copy/other": f"http://127.0.0.1:{_closed_port()}/secret"}
+    mirrors = {"https://files.invalid/": f"{shelf.url}/copy/"}
+    for name in ("a", "same"):
+        await perform([step(f"https://files.invalid/{name}")], sim, around(tmp_path, mirrors=mirrors, **GUARDED))
+        assert await sim.read_file(PATH) == b"from the mirror"
+    with pytest.raises(SetupError, match=r"/secret is not fetched: 127.0.0.1 is no public address"):
+        await perform([step("https://files.invalid/other")], sim, around(tmp_path, mirrors=mirrors, **GUARDED))
+
+
+async def test_redirects_come_to_an_end(sim: GuestDesktop, shelf: Shelf, tmp_path: Path) -> None:
+    shelf.redirects = {"/round": "/round"}
+    with pytest.raises(SetupError, match="redirects more than 10 times"):
+        await perform([step(f"{shelf.url}/round")], sim, around(tmp_path))
+
+
+async def test_a_proxy_of_the_environment_is_asked_for_public_files_alone(
+    sim: GuestDesktop, shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", shelf.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    shelf.files["/a"] = b"by way of the proxy"
+    await perform([step("http://files.example/a")], sim, around(tmp_path, **GUARDED))
+    assert await sim.read_file(PATH) == b"by way of the proxy"
+    with pytest.raises(SetupError, match="is not fetched"):
+        await perform([step("http://127.0.0.1:1/a")], sim, around(tmp_path, **GUARDED))
+    assert shelf.asked["/a"] == 1
+
+
+def _closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port

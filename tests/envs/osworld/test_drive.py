@@ -94,7 +94,10 @@ def around(google: Google, folder: Path, **other: str) -> Around:
     key = {"client_id": "c-id", "client_secret": "c-secret", "refresh_token": "r-token", "more": 1, **other}
     folder.joinpath("key.json").write_text(json.dumps({**key, "token_uri": f"{google.url}/token"}))
     settings = OSWorldSettings(
-        google_drive=str(folder / "key.json"), google_api=google.url, cache_dir=str(folder / "cache")
+        google_drive=str(folder / "key.json"),
+        google_api=google.url,
+        cache_dir=str(folder / "cache"),
+        allow_private_downloads=True,
     )
     return Around("t", settings)
 

@@ -64,6 +64,8 @@ class OSWorldSettings(AnswerSettings):
     """Whether this machine fetches nothing: what tasks download must be in `cache_dir`."""
     mirrors: dict[str, str] = Field(default_factory=dict)
     """Where to fetch instead, by the beginning of an address: `{https://a/: https://b/}`, or `file:///folder/`."""
+    allow_private_downloads: bool = False
+    """Whether tasks may have files fetched from this machine and its private networks; mirrors may be there anyway."""
     download_timeout: float = Field(default=300.0, gt=0.0, le=86_400.0)
     """The longest that one file may take, in seconds."""
     download_max_mb: int = Field(default=1024, ge=1, le=1024)

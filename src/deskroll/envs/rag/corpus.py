@@ -22,6 +22,7 @@ from deskroll.envs.html_text import all_text, title_of
 from deskroll.envs.rag.passages import Document
 from deskroll.envs.rag.records import Records
 from deskroll.errors import InputError, plain
+from deskroll.host.below import open_linked_below
 
 LARGEST_FILE = 64 * 2**20
 """Bytes of one file in a folder."""
@@ -51,7 +52,7 @@ class Corpus:
         """A hash of everything in it: names and contents."""
         total = hashlib.blake2b(digest_size=16)
         for file in self.files:
-            with _reading(file) as stream:
+            with self._reading(file) as stream:
                 content = hashlib.file_digest(stream, hashlib.blake2b).digest()
             total.update(self._named(file) + content)
         return total.hexdigest()
@@ -62,10 +63,10 @@ class Corpus:
         for file in self.files:
             content = hashlib.blake2b()
             if not self.is_folder and file.suffix.lower() == ".jsonl":
-                with _reading(file) as stream:
+                with self._reading(file) as stream:
                     yield from Records(shown(file)).of_lines(_lines(stream, content, file))
             else:
-                with _reading(file) as stream:
+                with self._reading(file) as stream:
                     data = stream.read(min(os.fstat(stream.fileno()).st_size, self._most()) + 1)
                 self._refuse_large(file, len(data))
                 content.update(data)
@@ -91,6 +92,16 @@ class Corpus:
             yield from records.of_lines(enumerate(text.split("\n"), 1)) if is_lines else records.of_text(text)
         else:
             yield _text_document(file, shown(file.relative_to(self._path)), text)
+
+    @contextmanager
+    def _reading(self, file: Path) -> Iterator[BufferedReader]:
+        """A file of the corpus, opened; what has become a link that leads out of it since is not."""
+        root, place = (self._path, str(file.relative_to(self._path))) if self.is_folder else (file.parent, file.name)
+        try:
+            with os.fdopen(open_linked_below(root, place), "rb") as stream:
+                yield stream
+        except OSError as error:
+            raise unreadable(file, error) from None
 
     def _named(self, file: Path) -> bytes:
         name = os.fsencode(file.relative_to(self._path) if self.is_folder else file.suffix)
@@ -179,15 +190,6 @@ def _unfit(file: Path, root: str) -> str:
 
 def _refuse_unreadable(error: OSError) -> None:
     raise unreadable(Path(os.fsdecode(error.filename)), error) from None
-
-
-@contextmanager
-def _reading(file: Path) -> Iterator[BufferedReader]:
-    try:
-        with file.open("rb") as stream:
-            yield stream
-    except OSError as error:
-        raise unreadable(file, error) from None
 
 
 def _lines(stream: BufferedReader, content: hashlib.blake2b, file: Path) -> Iterator[tuple[int, str]]:

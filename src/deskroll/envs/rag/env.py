@@ -15,9 +15,11 @@ from deskroll.envs.rag.settings import MOST_RESULTS, RagSettings
 from deskroll.envs.rag.shelf import Shelf
 from deskroll.envs.tooled import LONGEST_RESULT, ToolEnv, ToolFunction, ToolSettings, refuse_desktop_parts
 from deskroll.errors import InputError, plain
+from deskroll.host.below import LeadsOut, resolve_below
 from deskroll.types import Observation, Record, Task
 
 _SHELF = Shelf()
+_OUTSIDE = "env_config.corpus leads out of the tasks' folder; use env_options.corpus instead"
 _ROOM = LONGEST_RESULT - 200
 
 
@@ -94,13 +96,20 @@ def _own_corpus(task: Task) -> str | None:
     if corpus is not None and (not isinstance(corpus, str) or not corpus.strip() or "\0" in corpus):
         raise InputError("env_config.corpus must be the path of a folder or file")
     if corpus is not None and (Path(corpus).is_absolute() or ".." in Path(corpus).parts):
-        raise InputError("env_config.corpus leads out of the tasks' folder; use env_options.corpus instead")
+        raise InputError(_OUTSIDE)
     return corpus
 
 
 def _corpus(task: Task, settings: RagSettings, folder: Path) -> Path:
     own = _own_corpus(task)
-    path = folder / own if own is not None else settings.corpus
+    if own is not None:
+        try:
+            return resolve_below(folder, own)
+        except LeadsOut:
+            raise InputError(_OUTSIDE) from None
+        except OSError as error:
+            raise InputError(f"env_config.corpus: {error.strerror}") from None
+    path = settings.corpus
     if path is None:
         raise InputError("it names no corpus; set env_options.corpus, or its own env_config.corpus")
     return path

@@ -89,7 +89,7 @@ class Rules:
         if self.trusts(url):
             return url
         host = url.raw_host or ""
-        _check_host(host)
+        check_host(host)
         if url.port not in PORTS:
             raise PageError(f"port {url.port} is not visited; allowed: {', '.join(map(str, PORTS))}")
         return url
@@ -117,7 +117,8 @@ def read_url(text: str) -> URL:
     return url.with_fragment(None)
 
 
-def _check_host(host: str) -> None:
+def check_host(host: str) -> None:
+    """Refuse, with a `PageError`, a host that is none of the open internet's, as far as its text tells."""
     if "%" in host:
         raise PageError("the host has a zone or an escape in it; that is not visited")
     if ":" in host or (_NUMERIC.fullmatch(host) and host.count(".") == 3):

@@ -30,6 +30,7 @@ from deskroll.envs.web.search import Backend
 from deskroll.envs.web.settings import WebSettings
 from deskroll.envs.web.summary import mark_of
 from deskroll.errors import DeskrollError, InputError, MissingDependency, plain
+from deskroll.host.below import resolve_below
 from deskroll.types import Record, Task, ToolRequest
 
 ALIASES: Mapping[str, str] = {"web_search_google": "web_search", "web_visit_jina": "web_visit"}
@@ -37,6 +38,7 @@ ALIASES: Mapping[str, str] = {"web_search_google": "web_search", "web_visit_jina
 _LONGEST_QUERY = 500
 _FRAME = 400
 """Characters around each result: its address, its marks, what was cut."""
+_OUTSIDE = "env_config.mirror leads out of the tasks' folder; use env_options.mirror instead"
 _SEARCH = "Search the web. Takes one or several queries; each gets its own numbered results: title, address, snippet."
 _VISIT = (
     "Read web pages by their addresses (https://...). Say in `goal` what you look for. A long page is cut; `start` "
@@ -172,11 +174,14 @@ def mirror_of(task: Task) -> str:
     if not isinstance(mirror, str):
         raise InputError("env_config.mirror is no text; name a folder")
     if mirror and (Path(mirror).is_absolute() or ".." in Path(mirror).parts or "\0" in mirror):
-        raise InputError("env_config.mirror leads out of the tasks' folder; use env_options.mirror instead")
+        raise InputError(_OUTSIDE)
     return mirror
 
 
 def _root(task: Task, settings: WebSettings, folder: Path) -> Path | None:
     if own := mirror_of(task):
-        return folder / own
+        try:
+            return resolve_below(folder, own)
+        except OSError as error:
+            raise InputError(f"task {task.id!r}: {_OUTSIDE} ({error.strerror})") from None
     return Path(settings.mirror) if settings.mirror else None

@@ -17,6 +17,7 @@ from deskroll.envs.html_text import all_text, title_of
 from deskroll.envs.web.decoding import decoded, is_binary
 from deskroll.envs.web.reducing import is_html
 from deskroll.envs.words import words
+from deskroll.host.below import open_linked_below
 from deskroll.types import Record
 
 MOST_PAGES = 5_000
@@ -59,7 +60,7 @@ def build(given: bytes) -> bytes:
     pages: list[Indexed] = []
     postings: dict[str, list[tuple[int, int]]] = {}
     for path in page_files(root):
-        with path.open("rb") as file:
+        with os.fdopen(open_linked_below(root, str(path.relative_to(root))), "rb") as file:
             source = decoded(file.read(LARGEST_FILE), kind_of(path))
         if is_binary(source):
             continue

@@ -29,6 +29,7 @@ from deskroll.envs.web.indexing import MOST_PAGES, Index, build, kind_of, page_a
 from deskroll.envs.web.page import Page
 from deskroll.envs.words import words
 from deskroll.errors import InputError
+from deskroll.host.below import open_linked_below, read_below
 
 _BOUNDS = Bounds(seconds=180, cpu_seconds=180, memory_bytes=2 * 2**30, result_bytes=256 * 2**20)
 _K1, _B = 1.5, 0.75
@@ -62,7 +63,7 @@ class Mirror:
         real = root.resolve()
         for path in page_files(root):
             try:
-                with path.open("rb") as file:
+                with os.fdopen(open_linked_below(real, str(path.relative_to(real))), "rb") as file:
                     content = hashlib.file_digest(file, hashlib.blake2b).digest()
             except OSError as error:
                 raise InputError(f"the mirror {root}: {path} cannot be read: {error.strerror}") from None
@@ -83,7 +84,8 @@ class Mirror:
             if real is None:
                 continue
             try:
-                body = await asyncio.to_thread(_read, real, self._most + 1)
+                place = str(real.relative_to(self._root))
+                body = await asyncio.to_thread(read_below, self._root, place, most=self._most + 1)
             except OSError:  # a file that may not be read
                 continue
             return Page(url=str(url), kind=kind_of(path), body=body[: self._most], cut=len(body) > self._most)
@@ -126,11 +128,6 @@ class _Shelf:
 
 
 _shelf = _Shelf()
-
-
-def _read(path: Path, most: int) -> bytes:
-    with path.open("rb") as file:
-        return file.read(most)
 
 
 def _found(index: Index, query: str, top_k: int) -> list[Hit]:

@@ -6,7 +6,7 @@
 Guarantees: a file has its name only when it is whole; attempts that want it at the same time, in whatever process,
 fetch it once; a file that is not what its checksum says is never used; with `offline` no address is asked. An address
 without a scheme is a file that comes with the task, and is never outside its folder. Of this machine's other files, a
-task gets those below a folder that a mirror names, and no others.
+task gets those below a folder that a mirror names, and no others; of its network, what the settings allow (`asking`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ from deskroll.clocks import time_limit
 from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup.around import Around
+from deskroll.envs.osworld.setup.asking import asking
 from deskroll.envs.osworld.setup.locks import locked
 from deskroll.envs.osworld.setup.records import Download
 from deskroll.errors import SetupError, plain
+from deskroll.host.below import LeadsOut, open_below, read_below, resolve_below
 
 UPLOAD_S = 600.0
 """For a file's way into the desktop; upstream's."""
 _TRIES = 3
 _PAUSE_S = 0.5
 """Before a second try; a server that is overloaded needs it, and nothing tells when it is well. Doubles."""
-_CONNECT_S = 30.0
 _CHUNK = 256 * 1024
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -60,7 +61,7 @@ def cache_name(url: str, name: str) -> str:
 async def fetched(url: str, name: str, around: Around) -> bytes:
     """The bytes of a file: the task's own, from the cache, or from where it is."""
     if is_bundled(url):
-        return await asyncio.to_thread(bundled(url, around.folder).read_bytes)
+        return await asyncio.to_thread(read_bundled, url, around.folder)
     path = around.cache / cache_name(url, name)
     try:
         if not path.is_file():
@@ -84,16 +85,24 @@ def bundled(url: str, folder: Path | None) -> Path:
         raise SetupError(f"{plain(url)!r} is no address, and the task has no folder that it could be a path in")
     if "\0" in url or any(part.startswith(".") and part != ".." for part in Path(url).parts):
         raise SetupError(f"{plain(url)!r} is no address, and no file that comes with a task: a name in it is hidden")
-    path = (folder / url).resolve()
-    if not path.is_relative_to(folder.resolve()):
-        raise SetupError(f"{plain(url)!r} is outside the folder of the tasks, {folder}")
+    try:
+        path = resolve_below(folder, url)
+    except OSError:
+        raise SetupError(f"{plain(url)!r} is outside the folder of the tasks, {folder}") from None
     if not path.is_file():
         raise SetupError(f"{plain(url)!r} is no address, and there is no file {path}")
     return path
 
 
+def read_bundled(url: str, folder: Path | None) -> bytes:
+    """The content of a file that comes with a task."""
+    path = bundled(url, folder)
+    assert folder is not None  # noqa: S101  (else it was refused)
+    return read_below(folder.resolve(), str(path.relative_to(folder.resolve())))
+
+
 async def _into_cache(url: str, path: Path, settings: OSWorldSettings) -> None:
-    source = _source(url, settings)
+    source, is_mirror = _source(url, settings)
     if settings.offline and not isinstance(source, Path):
         raise SetupError(f"{plain(url)} is not in the cache, and offline is set; put the file at {path}")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +111,7 @@ async def _into_cache(url: str, path: Path, settings: OSWorldSettings) -> None:
             return  # somebody else was quicker
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as part:
             try:
-                digest = await _fill(part.fileno(), source, settings)
+                digest = await _fill(part.fileno(), source, settings, is_mirror=is_mirror)
                 os.fsync(part.fileno())
                 os.fchmod(part.fileno(), 0o644)
                 _side(path).write_text(f"{digest}  {path.name}\n")
@@ -111,31 +120,36 @@ async def _into_cache(url: str, path: Path, settings: OSWorldSettings) -> None:
                 Path(part.name).unlink(missing_ok=True)
 
 
-def _source(url: str, settings: OSWorldSettings) -> str | Path:
-    """The address or the file to get it from. Only a mirror may be a folder of this machine: the rest is not theirs."""
+def _source(url: str, settings: OSWorldSettings) -> tuple[str | Path, bool]:
+    """The address or the file to get it from, and whether that is a mirror's.
+
+    Only a mirror may be a folder of this machine: the rest is not theirs.
+    """
     fitting = [prefix for prefix in settings.mirrors if url.startswith(prefix)]
     if fitting:
         prefix = max(fitting, key=len)
         mirror = settings.mirrors[prefix]
         source = mirror + url[len(prefix) :]
-        return _in_folder(mirror, source, url) if urlsplit(mirror).scheme == "file" else source
+        return (_in_folder(mirror, source, url) if urlsplit(mirror).scheme == "file" else source), True
     if urlsplit(url).scheme not in ("http", "https"):
         raise SetupError(f"{plain(url)!r} is no address that can be fetched; allowed: http and https")
-    return url
+    return url, False
 
 
 def _in_folder(mirror: str, source: str, url: str) -> Path:
     """The file that stands for an address; `..`, however it is written, and links do not lead out of the mirror."""
     try:
-        root, path = (Path(unquote(urlsplit(each).path)).resolve() for each in (mirror, source))
-    except (ValueError, RuntimeError) as error:  # a null byte; links in a circle
-        raise SetupError(f"{plain(url)!r} is no address: {error}") from None
-    if not path.is_relative_to(root):
-        raise SetupError(f"{plain(url)} leads out of its mirror, {mirror}; what lies, or links, elsewhere is not read")
-    return path
+        root, path = (unquote(urlsplit(each).path) for each in (mirror, source))
+        return resolve_below(Path(root), os.path.relpath(path, root))
+    except LeadsOut:
+        raise SetupError(
+            f"{plain(url)} leads out of its mirror, {mirror}; what lies, or links, elsewhere is not read"
+        ) from None
+    except OSError as error:  # a null byte; links in a circle
+        raise SetupError(f"{plain(url)!r} is no address: {error.strerror}") from None
 
 
-async def _fill(file: int, source: str | Path, settings: OSWorldSettings) -> str:
+async def _fill(file: int, source: str | Path, settings: OSWorldSettings, *, is_mirror: bool) -> str:
     """Write what is at an address, or in a file, into an open file; returns its checksum."""
     if isinstance(source, Path):
         return await asyncio.to_thread(_copy, source, file, settings)
@@ -147,7 +161,7 @@ async def _fill(file: int, source: str | Path, settings: OSWorldSettings) -> str
                     await asyncio.sleep(pause)
                     pause *= 2
                 try:
-                    return await _get(source, file, settings)
+                    return await _get(source, file, settings, is_mirror=is_mirror)
                 except (_Passing, aiohttp.ClientError, OSError) as error:
                     last = plain(f"{error}" or type(error).__name__)
     except TimeoutError:
@@ -155,22 +169,16 @@ async def _fill(file: int, source: str | Path, settings: OSWorldSettings) -> str
     raise SetupError(f"{shown} could not be fetched, in {_TRIES} tries: {last}; a mirror can be set (mirrors)")
 
 
-async def _get(source: str, file: int, settings: OSWorldSettings) -> str:
+async def _get(source: str, file: int, settings: OSWorldSettings, *, is_mirror: bool) -> str:
     os.ftruncate(file, 0)
     os.lseek(file, 0, os.SEEK_SET)
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
-    async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as session:
-        try:
-            response = await session.get(source)
-        except aiohttp.InvalidURL:
-            raise SetupError(f"{plain(source)!r} is no address") from None
-        async with response:
-            if response.status != HTTPStatus.OK:
-                said = f"{plain(source)} answers {response.status}"
-                if response.status in _PASSING:
-                    raise _Passing(said)
-                raise SetupError(f"{said}; a mirror can be set (mirrors)")
-            return await _stream(response, file, settings)
+    async with asking(source, is_mirror=is_mirror, private=settings.allow_private_downloads) as response:
+        if response.status != HTTPStatus.OK:
+            said = f"{plain(source)} answers {response.status}"
+            if response.status in _PASSING:
+                raise _Passing(said)
+            raise SetupError(f"{said}; a mirror can be set (mirrors)")
+        return await _stream(response, file, settings)
 
 
 async def _stream(response: aiohttp.ClientResponse, file: int, settings: OSWorldSettings) -> str:
@@ -189,7 +197,7 @@ def _copy(source: Path, file: int, settings: OSWorldSettings) -> str:
         raise SetupError(f"{source} is not there; it stands for an address by way of mirrors")
     _check_size(source.stat().st_size, most, str(source))
     digest = hashlib.sha256()
-    with source.open("rb") as data:
+    with os.fdopen(open_below(source.parent, source.name), "rb") as data:
         while chunk := data.read(_CHUNK):
             digest.update(chunk)
             _write(file, chunk)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import posixpath
 import weakref
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,6 +23,7 @@ from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.envs.osworld.setup.around import Around
 from deskroll.envs.osworld.setup.downloads import fetched
 from deskroll.errors import EvaluatorError, SetupError, plain
+from deskroll.host.below import open_linked_below
 from deskroll.scoring.excerpt import excerpts
 from deskroll.types import Task
 
@@ -128,10 +132,14 @@ def _named_files(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 async def _cloud_file(url: str, name: str, around: Around) -> bytes:
-    here = around.cache / name  # where upstream itself would have put it
     try:
-        if here.resolve().is_relative_to(around.cache.resolve()) and here.is_file():
-            return await asyncio.to_thread(here.read_bytes)
+        with contextlib.suppress(OSError):  # where upstream itself would have put it
+            return await asyncio.to_thread(_kept, around.cache, name)
         return await fetched(url, posixpath.basename(name), around)
     except (SetupError, OSError) as error:
         raise EvaluatorError(f"cloud_file: {error}") from error
+
+
+def _kept(cache: Path, name: str) -> bytes:
+    with os.fdopen(open_linked_below(cache, name), "rb") as file:
+        return file.read()
