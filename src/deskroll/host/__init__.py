@@ -5,5 +5,5 @@ seccomp.py      filters of system calls, made from names, and put on the calling
 keyring.py      a session keyring of the calling process's own
 code_rules.py   what code in a sandbox may not call
 bubblewrap.py   the command that starts a sandbox for code; launch.py what it is started by, where that is root
-home.py         paths that begin with ~
+home.py         paths that begin with ~; below.py opens files below a folder, and nowhere else
 """

@@ -57,7 +57,7 @@ class Plan(Record, frozen=True):
 def missing() -> tuple[str, str]:
     """What this machine lacks to give a desktop the network, and the line that mends it; empty: nothing."""
     if absent := packages.missing("network"):
-        return "slirp4netns, which is not installed", packages.install_line(absent)
+        return "slirp4netns, which is not installed", packages.install_line(each.name for each in absent)
     if not _TUN.exists():
         return f"{_TUN}, which is not there", "modprobe tun"
     if os.getuid() != 0 and not os.access(_TUN, os.R_OK | os.W_OK):
