@@ -166,6 +166,32 @@ async def _says_its_id(desktop: GuestDesktop) -> bool:
     return (await desktop.run(["python3", "-c", code])).output.strip() == desktop.id
 
 
+FIB_TRIE = """Main:
+  +-- 0.0.0.0/0 3 0 5
+     |-- 0.0.0.0
+        /0 universe UNICAST
+     |-- 10.8.0.1
+        /32 link UNICAST
+        /32 host LOCAL
+Local:
+     +-- 127.0.0.0/8 2 0 2
+        |-- 127.0.0.1
+           /32 host LOCAL
+     |-- 192.168.1.0
+        /24 link UNICAST
+     |-- 192.168.1.7
+        /32 host LOCAL
+     |-- 192.168.1.255
+        /32 link BROADCAST
+     |-- 198.51.100.0
+        /24 host LOCAL
+"""
+
+
+def test_the_hosts_own_addresses_are_read_from_its_routes() -> None:
+    assert network.own_addresses(FIB_TRIE) == ["10.8.0.1/32", "192.168.1.7/32", "198.51.100.0/24"]
+
+
 REACH = """
 import json, socket
 def reach(address, port, device=b""):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import itertools
 import os
 import shutil
 import stat
@@ -74,19 +73,25 @@ def require() -> None:
 
 def plan() -> Plan:
     """What a desktop that boots now may reach and may not."""
-    own = _own_addresses()
-    addresses = [ipaddress.ip_network(each) for each in own]
-    free = (each for each in _NETWORKS if not any(own.overlaps(ipaddress.ip_network(each)) for own in addresses))
+    own = own_addresses(Path("/proc/net/fib_trie").read_text())
+    free = (each for each in _NETWORKS if not any(_overlap(each, other) for other in own))
     return Plan(network=next(free, _NETWORKS[0]), blocked=(*_NOWHERE, *own))
 
 
-def _own_addresses() -> list[str]:
-    """The addresses that lead to this host itself, loopback's aside."""
-    lines = Path("/proc/net/fib_trie").read_text().splitlines()
-    found = {
-        f"{above.split()[-1]}{line.split()[0]}" for above, line in itertools.pairwise(lines) if line.endswith("LOCAL")
-    }
-    return sorted(each for each in found if not each.startswith("127."))
+def _overlap(one: str, other: str) -> bool:
+    return ipaddress.IPv4Network(one).overlaps(ipaddress.IPv4Network(other))
+
+
+def own_addresses(routes_of_host: str) -> list[str]:
+    """The addresses that lead to this host itself, loopback's aside, as the kernel's table has them."""
+    found, address = set(), ""
+    for line in routes_of_host.splitlines():
+        words = line.split()
+        if words[0] == "|--":
+            address = words[1]
+        elif words[-1] == "LOCAL" and not address.startswith("127."):
+            found.add(f"{address}{words[0]}")
+    return sorted(found)
 
 
 class WayOut:
