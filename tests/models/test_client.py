@@ -230,6 +230,8 @@ async def test_no_server() -> None:
         ({"retry_after_ms": "1500", "Retry_After": "20"}, 1.5, 1.9),
         ({"Retry_After": "3600"}, 1200, 1200),
         ({"Retry_After": "DATE"}, 900, 1200),
+        # By the server's clock, where it says what that shows: ours, or its own, may be wrong by years.
+        ({"Date": "Thu, 01 Jan 1970 00:00:00 GMT", "Retry_After": "Thu, 01 Jan 1970 00:15:00 GMT"}, 900, 1200),
         ({"Retry_After": "Thu, 01 Jan 1970 00:00:00 GMT"}, 0, 0.001),
         ({"Retry_After": "nan"}, 0, 0.001),
         ({"Retry_After": "soon"}, 0, 0.001),
