@@ -289,3 +289,18 @@ def played_by_sim(shell: Shell) -> Path:
         "--set", "evaluate=false",
     )  # fmt: skip
     return shell.folder / "results" / "run" / "episodes" / "eval" / "0" / "note" / "0" / "1"
+
+
+@pytest.mark.parametrize("to", ["osworld", "parquet", "video"])
+@pytest.mark.parametrize("gone", ["", "episode.json", "steps.jsonl"])
+def test_an_attempt_whose_files_are_gone_is_named(shell: Shell, full_run: Path, to: str, gone: str) -> None:
+    shutil.copytree(full_run, shell.folder / "run")
+    attempt = next((shell.folder / "run").glob("episodes/*/0/os-002/0/*/episode.json")).parent
+    if gone:
+        (attempt / gone).unlink()
+    else:
+        shutil.rmtree(attempt)
+    ended = shell("export", "run", "--to", to, "--output", "out", "--task", "os-002", code=1)
+    assert f"left out: {attempt}: " in ended.err
+    assert f"{gone} is missing" in ended.err or (not gone and "it is gone" in ended.err)
+    assert "1 episode written, 1 could not be read" in ended.out

@@ -195,6 +195,55 @@ def test_desktops_of_the_simulation(deskroll: Commands, place: Path, env: dict[s
     assert_nothing_is_left([], env)
 
 
+def test_the_simulation_scores_nothing_that_only_a_program_could_have_done(
+    deskroll: Commands, place: Path, env: dict[str, str]
+) -> None:
+    turns = 'turns: [{tools: [{name: computer, arguments: {action_type: "ACTION"}}]}]'
+    replies = [f"{{when: '{what}', {turns.replace('ACTION', what)}}}" for what in ("DONE", "FAIL")]
+    (place / "s.yaml").write_text(f"replies: [{', '.join(replies)}]\n")
+    rules = {"type": "rule", "rules": {"include": ["x"]}}
+    look = {"func": "check_include_exclude", "expected": rules,
+            "result": {"type": "vm_command_line", "command": "ls", "shell": True}}  # fmt: skip
+    tasks = [
+        {"id": "looks", "instruction": "DONE", "evaluator": look},
+        {"id": "gave-up", "instruction": "FAIL", "evaluator": look},
+        {"id": "cannot", "instruction": "FAIL", "evaluator": {"func": "infeasible"}},
+    ]
+    (place / "t.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    command = [*MATH, "--env", "osworld", "--provider", "sim", "--num-vms", "1", "--set", "run_id=one"]
+    ended = deskroll(*command, "--set", "env_options.evaluators=native", cwd=place, env=env)
+    assert ended.code == 1, ended.err
+    found = {line["task_id"]: (line["score"], line["reason"]) for line in results(place / "results/one")}
+    assert found["cannot"][0] == 1.0
+    for name in ("looks", "gave-up"):
+        assert found[name][0] is None
+        assert "a simulated one (provider sim), on which no program runs" in found[name][1]
+
+
+def test_a_run_whose_terminal_vanishes_goes_on(place: Path, env: dict[str, str]) -> None:
+    """Where SIGHUP is ignored, as after `nohup` or `trap '' HUP`; every write to the terminal is an error by then."""
+    write_script(place, latency=0.5)
+    ours, theirs = pty.openpty()
+    ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]
+    command = [*ignoring, sys.executable, "-m", "deskroll", *MATH, "--num-rollouts", "1", "--set", "run_id=one"]
+    process = subprocess.Popen(
+        command, cwd=place, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    try:
+        os.close(theirs)
+        run = place / "results/one"
+        wait_until(lambda: len(records(run, "started")) > 1, "the run is under way")
+        os.close(ours)
+        assert process.wait(90) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert_each_episode_ended_once(run)
+    (closed,) = records(run, "closed")
+    assert closed["why"] == "finished"
+    assert_nothing_is_left([], env)
+
+
 KEYS = ["model.api_key=sk-never-kept", 'model={name: "scripted:s.yaml", api_key: sk-never-kept}']
 
 

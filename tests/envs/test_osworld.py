@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -41,11 +42,11 @@ def judged(result: dict[str, Any], expected: str = "42") -> dict[str, Any]:
 
 @pytest_asyncio.fixture
 async def desktop() -> AsyncIterator[GuestDesktop]:
-    """A simulated one."""
+    """A simulated one, whose files and commands are judged as if they were another's."""
     settings = SimSettings.parse({"boot": "0", "step": "0"})
     async with SimProvider(settings) as provider:
         address = await provider.boot(DesktopSpec(width=320, height=240))
-        async with GuestDesktop(address) as guest:
+        async with GuestDesktop(msgspec.structs.replace(address, simulated=False)) as guest:
             yield guest
 
 

@@ -14,7 +14,8 @@ import sys
 
 import click
 
-from deskroll.errors import DeskrollError, InputError, MissingDependency
+from deskroll.cli.terminals import lasting
+from deskroll.errors import DeskrollError, InputError, MissingDependency, plain
 
 _COMMANDS = {
     "demo": ("deskroll.cli.demo:demo", "Four desktops side by side, each with a real program. No key needed."),
@@ -77,9 +78,7 @@ def main() -> None:
 
 def run_command(command: click.Command) -> None:
     """Run a command as a program: errors are one message, and the process ends with the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # whatever a terminal cannot show, it is no reason to fail
+    sys.stdout, sys.stderr = lasting(sys.stdout), lasting(sys.stderr)
     try:
         code = command.main(standalone_mode=False)
     except click.exceptions.Abort:
@@ -88,7 +87,9 @@ def run_command(command: click.Command) -> None:
         click.echo("interrupted", err=True)
         code = 130
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        click.echo(_shown(said.getvalue()), err=True)
         code = 2
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.ENOSPC):
@@ -98,6 +99,11 @@ def run_command(command: click.Command) -> None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  (what is left in the buffer has nowhere to go)
         code = 1
     except DeskrollError as error:
-        click.echo(f"deskroll: {error}", err=True)
+        click.echo(f"deskroll: {_shown(str(error))}", err=True)
         code = 2 if isinstance(error, (InputError, MissingDependency)) else 1
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _shown(message: str) -> str:
+    """A message without the orders to a terminal that a name in it may hold."""
+    return plain(message, len(message), keep="\n\t")

@@ -224,6 +224,8 @@ class Address(Record, frozen=True):
     """Bearer token that the guest wants; empty for none."""
     width: int = 1920
     height: int = 1080
+    simulated: bool = False
+    """Whether no program runs there: what is done to it leaves nothing that could be judged."""
 
     def __repr__(self) -> str:
         return f"Address(id={self.id!r}, endpoint={self.endpoint!r})"
@@ -235,6 +237,10 @@ class Desktop(Protocol):
     @property
     def id(self) -> str:
         """The desktop's id, as errors and records name it."""
+
+    @property
+    def simulated(self) -> bool:
+        """Whether no program runs there: what is done to it leaves nothing that could be judged."""
 
     async def screenshot(self, image: str = "png") -> bytes:
         """Look at the screen now."""

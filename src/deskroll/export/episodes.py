@@ -13,6 +13,7 @@ from typing import Protocol
 from deskroll.errors import InputError, StoreError, plain
 from deskroll.export.output import Output
 from deskroll.store import AttemptReader, Run, paths
+from deskroll.store.evidence import has_manifest
 from deskroll.types import Episode, Phase, Record, Step
 
 Tell = Callable[[int, int], None]
@@ -106,10 +107,24 @@ class _Fill:
 
     def __call__(self, folder: Path) -> bool:
         try:
+            check_whole(self._episode, self._attempt)
             return self._layout.fill(self._episode, self._attempt, folder)
         except StoreError as error:
             self.reading = error
             raise
+
+
+def check_whole(episode: Episode, attempt: AttemptReader) -> None:
+    """StoreError where files of an outcome are gone; one whose worker was lost left what it left."""
+    if not has_manifest(episode):
+        return
+    there = set(attempt.files())
+    manifest = attempt.manifest() if paths.EPISODE_JSON in there else None
+    if manifest is None:
+        what = f"its {paths.EPISODE_JSON} is missing" if there else "it is gone"
+        raise StoreError(f"{attempt.shown}: {what}; restore the attempt's folder")
+    if gone := [file.name for file in manifest.files if file.name not in there]:
+        raise StoreError(f"{attempt.shown}: {plain(gone[0])} is missing; restore the attempt's folder")
 
 
 def screens_of(files: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from deskroll.errors import MissingDependency, StoreError
-from deskroll.export.episodes import Chosen, Exported, Tell, screens_of
+from deskroll.export.episodes import Chosen, Exported, Tell, check_whole, screens_of
 from deskroll.export.output import Output, writing
 from deskroll.store import AttemptReader, paths
 from deskroll.types import Episode, Phase, Step
@@ -71,6 +71,7 @@ def export_tables(chosen: Chosen, output: Output, tell: Tell, *, screens: bool =
             tell(number, len(chosen.episodes))
             tables["episodes"].add(_episode_row(chosen.run.info.run_id, episode))
             try:
+                check_whole(episode, attempt)
                 # Read whole before any row is written: of an attempt that is damaged there is no half.
                 rows = list(_attempt_rows(episode, attempt, screens=screens))
             except StoreError as error:

@@ -29,6 +29,11 @@ class AttemptReader:
         self._storage = storage
 
     @property
+    def shown(self) -> str:
+        """Its folder in a message."""
+        return self._storage.shown(self.folder)
+
+    @property
     def sealed(self) -> bool:
         """Whether it is whole."""
         return self._exists(paths.EPISODE_JSON)

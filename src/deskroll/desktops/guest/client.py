@@ -68,6 +68,11 @@ class GuestDesktop:
         return self.address.id
 
     @property
+    def simulated(self) -> bool:
+        """Whether no program runs there."""
+        return self.address.simulated
+
+    @property
     def abandoned(self) -> bool:
         """Whether a request was given up without an answer: it may still arrive, at any time."""
         return self._transport.unanswered > 0

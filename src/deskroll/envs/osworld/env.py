@@ -18,14 +18,25 @@ from deskroll.actions import Action, Answer, Done, Fail
 from deskroll.desktops.base import ActionResult, DesktopSpec, Settle, StepResult
 from deskroll.envs.answers import judge_answer
 from deskroll.envs.base import Ending, Means, Moment
-from deskroll.envs.osworld.evaluate import check_evaluator, close_crew, evaluate, evaluator_files
+from deskroll.envs.osworld.evaluate import (
+    check_evaluator,
+    close_crew,
+    evaluate,
+    evaluator_files,
+    looks_at_desktop,
+)
 from deskroll.envs.osworld.observe import View
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import Around, bundled_files, check_steps, perform
 from deskroll.errors import GuestError, InputError, SetupError
+from deskroll.host.below import read_below
 from deskroll.types import Observation, Phase, Score, StopReason, Task, Tool, ToolRequest
 
 _log = logging.getLogger(__name__)
+_SIMULATED = (
+    "not judged: its desktop is a simulated one (provider sim), on which no program runs, so that nothing is left to "
+    "look at; use other desktops (--provider local) for a score"
+)
 
 
 class OSWorldEnv:
@@ -85,7 +96,7 @@ class OSWorldEnv:
                 check_steps(task, settings)
                 check_evaluator(task, settings.evaluators)
                 for file in (*bundled_files(task, folder), *evaluator_files(task, folder)):
-                    digest.update(f"{task.id}\0{file.name}\0".encode() + file.read_bytes())
+                    digest.update(f"{task.id}\0{file.name}\0".encode() + read_below(file.parent, file.name))
             except (InputError, SetupError, OSError) as error:
                 raise InputError(f"task {task.id!r}: {error}") from None
         return digest.hexdigest() if digest.digest() != hashlib.sha256().digest() else ""
@@ -146,6 +157,8 @@ class OSWorldEnv:
         """Judge the desktop's state or, where the task has no evaluator, the answer."""
         if "func" not in self._task.evaluator:
             return await judge_answer(self._task, ending.answer, self._settings, self._means.judge)
+        if self._desktop.simulated and looks_at_desktop(self._task):
+            return Score(value=None, reason=_SIMULATED)
         whose = self._settings.evaluators
         keep = self._means.keep
         try:

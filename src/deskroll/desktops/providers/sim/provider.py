@@ -186,7 +186,7 @@ class SimProvider:
     def _address(self, desktop: SimDesktop) -> Address:
         return Address(
             id=desktop.id, endpoint=self._server.endpoint, provider=self.name, token=desktop.token,
-            width=desktop.spec.width, height=desktop.spec.height,
+            width=desktop.spec.width, height=desktop.spec.height, simulated=True,
         )  # fmt: skip
 
     def _report(self, kind: str, desktop_id: str, began: float | None = None) -> None:

@@ -8,7 +8,7 @@ cannot be judged raises `EvaluatorError`, with the reason; it is never a 0.
 from __future__ import annotations
 
 from deskroll.envs.osworld.evaluate.choice import Evaluators
-from deskroll.envs.osworld.evaluate.evaluation import check_evaluator, evaluate, evaluator_files
+from deskroll.envs.osworld.evaluate.evaluation import check_evaluator, evaluate, evaluator_files, looks_at_desktop
 from deskroll.envs.osworld.evaluate.upstream.judging import close_crew
 
-__all__ = ["Evaluators", "check_evaluator", "close_crew", "evaluate", "evaluator_files"]
+__all__ = ["Evaluators", "check_evaluator", "close_crew", "evaluate", "evaluator_files", "looks_at_desktop"]

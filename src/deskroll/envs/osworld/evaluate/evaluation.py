@@ -41,6 +41,11 @@ def evaluator_files(task: Task, folder: Path) -> list[Path]:
     return [function.path(folder) for function in functions]
 
 
+def looks_at_desktop(task: Task) -> bool:
+    """Whether a task is judged by what is left on its desktop; one that cannot be done is judged by what was said."""
+    return not evaluation_of(task.evaluator).infeasible
+
+
 async def evaluate(
     task: Task,
     desktop: Desktop,
