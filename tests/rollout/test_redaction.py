@@ -25,6 +25,8 @@ SECRET = "SEKRET"
         (["--set", f"provider_options.token={SECRET}"], ["--set", f"provider_options.token={MASK}"]),
         (["--set", f"provider_options.token={SECRET}=="], ["--set", f"provider_options.token={MASK}"]),
         (["--set", f"env_options.client_password=pa={SECRET}"], ["--set", f"env_options.client_password={MASK}"]),
+        (["--set", f"env_options.auth={SECRET}"], ["--set", f"env_options.auth={MASK}"]),
+        (["--cookie", SECRET], ["--cookie", MASK]),
         (["--set", f" env_options.token = {SECRET}"], ["--set", f" env_options.token ={MASK}"]),
         ([f"--set=provider_options.token={SECRET}=="], [f"--set=provider_options.token={MASK}"]),
         (["--set", f"env_options.credentials.user={SECRET}"], ["--set", f"env_options.credentials.user={MASK}"]),
@@ -57,6 +59,21 @@ def test_a_command_line_is_kept_without_its_secrets(given: list[str], kept: list
     ("given", "kept", "masked"),
     [
         ({"token": SECRET}, {"token": MASK}, ["token"]),
+        *(
+            ({name: SECRET}, {name: MASK}, [name])
+            for name in (
+                "auth",
+                "proxy_auth",
+                "bearer",
+                "bearerToken",
+                "cookie",
+                "session-cookies",
+                "pwd",
+                "DB_PWD",
+                "jwt",
+            )
+        ),
+        ({"author": "me", "bearing": "n", "cwd": "/"}, {"author": "me", "bearing": "n", "cwd": "/"}, []),
         ({"token": "", "max_tokens": 5}, {"token": "", "max_tokens": 5}, []),
         ({"a": {"client_password": SECRET, "b": 1}}, {"a": {"client_password": MASK, "b": 1}}, ["a.client_password"]),
         ({"a": [{"api_key": SECRET, "b": 1}]}, {"a": [{"api_key": MASK, "b": 1}]}, ["a"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import os
 from pathlib import Path
 
 import aiohttp
@@ -182,6 +183,24 @@ async def test_a_live_run_answers_from_elsewhere(runs: Runs) -> None:
         assert (await stop_run(socket, now=True)).stopping
         await work
     assert not socket.exists()
+
+
+@pytest.mark.parametrize("token", [b"sesame", b"s\xe9same\xff"], ids=["text", "no UTF-8"])
+async def test_a_token_that_is_no_text_is_right_or_wrong_like_any_other(
+    token: bytes, runs: Runs, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int
+) -> None:
+    monkeypatch.setenv("DESKROLL_TOKEN", os.fsdecode(token))
+
+    async def status_of(given: bytes) -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", unused_tcp_port)
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n\r\n" % given)
+        head = await reader.readline()
+        writer.close()
+        return int(head.split()[1])
+
+    async with runs.open(script(ANSWER), questions(1), metrics=f"127.0.0.1:{unused_tcp_port}"):
+        assert await status_of(token) == 200
+        assert [await status_of(each) for each in (b"\xff\xfe", b"s\xc3\x28", b"sesam\xe9", b"")] == [401] * 4
 
 
 async def test_metrics_on_tcp_want_the_token(runs: Runs, monkeypatch: pytest.MonkeyPatch, unused_tcp_port: int) -> None:

@@ -7,8 +7,10 @@ import os
 
 from rich.console import Console
 
+from deskroll.host.console import PlainConsole
 
-class Quiet(Console):
+
+class Quiet(PlainConsole):
     """A console for what goes on beside the result: when its reader is gone it falls silent, and the work goes on."""
 
     def on_broken_pipe(self) -> None:

@@ -17,7 +17,7 @@ import click
 
 from deskroll.cli import program
 from deskroll.cli.places import LocalPath
-from deskroll.errors import GuestError, InputError
+from deskroll.errors import GuestError, InputError, plain
 
 if TYPE_CHECKING:
     from deskroll.desktops.base import Address, DesktopSpec
@@ -168,7 +168,7 @@ class _Losses:
     def emit(self, event: Event) -> None:
         """Print what matters to somebody who waits."""
         if event.kind == "desktop.lost":
-            click.echo(f"desktop {event.subject} is lost: {event.data['reason']}", err=True)
+            click.echo(f"desktop {event.subject} is lost: {plain(str(event.data['reason']))}", err=True)
 
 
 async def _boot_all(
@@ -267,7 +267,7 @@ def reap(dry_run: bool, as_json: bool) -> None:
         raise SystemExit(1 if failed else 0)
     for note, error in ((each.note, each.error) for each in found):
         if error:
-            click.echo(f"{note.id}: not removed: {error}", err=True)
+            click.echo(f"{note.id}: not removed: {plain(error)}", err=True)
             continue
         age = f"{time.time() - note.created_at:.0f} s old"
         click.echo(

@@ -190,4 +190,4 @@ def _tell(exported: Exported, *, as_json: bool) -> None:
         f"{exported.empty} without screens" if exported.empty else "",
         f"{len(exported.problems)} could not be read" if exported.problems else "",
     ]
-    click.echo(f"{', '.join(filter(None, parts))}: {exported.output}")
+    click.echo(f"{', '.join(filter(None, parts))}: {plain(exported.output, 4096)}")

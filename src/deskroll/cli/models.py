@@ -189,4 +189,4 @@ def _tell(completion: Completion, seconds: float, as_json: bool) -> None:
     price = "cost unknown" if completion.cost_usd is None else f"{completion.cost_usd:.6f} USD"
     tokens = f"{completion.prompt_tokens:,} + {completion.completion_tokens:,} tokens"
     tries = f", {completion.tries} tries" if completion.tries > 1 else ""
-    click.echo(f"[{completion.model}: {tokens}, {price}, {seconds:.2f} s{tries}]")
+    click.echo(f"[{plain(completion.model)}: {tokens}, {price}, {seconds:.2f} s{tries}]")

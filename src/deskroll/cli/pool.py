@@ -15,7 +15,7 @@ import click
 from deskroll.cli import counted, program
 from deskroll.cli.desktops import TOKEN_VARIABLE, parse_size
 from deskroll.cli.places import LocalPath
-from deskroll.errors import InputError
+from deskroll.errors import InputError, plain
 
 if TYPE_CHECKING:
     from deskroll.desktops.pool import Pool, PoolConfig
@@ -160,9 +160,9 @@ class _Troubles:
 
     def emit(self, event: Event) -> None:
         """Print what went wrong, and what was found and taken care of."""
-        reason = event.data.get("reason", "")
+        reason = plain(str(event.data.get("reason", "")))
         if event.kind == "lease.lost":
-            holder = f"{event.data['client']} ({event.subject})" if event.data["client"] else event.subject
+            holder = plain(f"{event.data['client']} ({event.subject})" if event.data["client"] else event.subject)
             click.echo(f"{event.data['desktop']}: taken from {holder}: {reason}", err=True)
         elif event.kind in ("desktop.boot_failed", "desktop.broken", "desktop.unstoppable"):
             what = event.kind.partition(".")[2].replace("_", " ")

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from deskroll.cli import counted
 from deskroll.desktops.pool.slot import State
+from deskroll.host.console import PlainConsole
 
 if TYPE_CHECKING:
     from deskroll.desktops.pool import DesktopStatus, PoolStatus
@@ -38,7 +39,7 @@ async def show_status(client: PoolClient, *, as_json: bool, once: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(status))
         return
-    console = Console()
+    console = PlainConsole()
     if once or not sys.stdout.isatty():
         console.print(render(status, console.width))
         return

@@ -89,7 +89,7 @@ def tell(compared: Comparison, output: Path | None, *, score: bool, as_json: boo
     elif compared.screens:
         click.echo(f"{screens}, all the same within {compared.tolerance:.2%} of the pixels")
     if output is not None and compared.first_difference is not None:
-        click.echo(f"wrote {output}")
+        click.echo(f"wrote {plain(str(output), 4096)}")
 
 
 def _where(step: int) -> str:

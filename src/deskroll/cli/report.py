@@ -70,7 +70,7 @@ def report(run: str, as_json: bool, csv_file: Path | None, html_file: Path | Non
     console.print(terminal.report(results.name, results.state, summary, console.width))
     for written in (csv_file, html_file):
         if written is not None:
-            click.echo(f"wrote {written}")
+            click.echo(f"wrote {plain(str(written), 4096)}")
 
 
 @click.command(epilog="\b\nExample:\n  deskroll stats results/repeat-*")
@@ -123,7 +123,7 @@ def compare(a: str, b: str, as_json: bool, out: str | None) -> None:
     console = terminal.console()
     console.print(terminal.compared(found, console.width))
     if path is not None:
-        click.echo(f"\nwrote {path}")
+        click.echo(f"\nwrote {plain(str(path), 4096)}")
 
 
 def _tell_which(named: str, results: Results) -> None:

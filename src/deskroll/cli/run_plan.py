@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
 
 from deskroll.cli.run_view import plan_table
 from deskroll.desktops.providers import make_provider
 from deskroll.errors import DeskrollError
+from deskroll.host.console import PlainConsole
 from deskroll.models.scripted import Script
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.loading import PHASE, SCRIPTED, desktop_specs, prepare_envs
@@ -34,7 +34,7 @@ def show_plan(config: RunConfig, tasks: Sequence[Task], root: str, *, as_json: b
     if as_json:
         click.echo(msgspec.json.encode(sizing))
         return
-    Console().print(plan_table(config, sizing, resumed=bool(root)))
+    PlainConsole().print(plan_table(config, sizing, resumed=bool(root)))
 
 
 def _size(config: RunConfig, tasks: Sequence[Task], root: str) -> Sizing:

@@ -245,9 +245,9 @@ def _table(*columns: str) -> Table:
 
 
 def _console() -> Console:
-    from rich.console import Console  # noqa: PLC0415
+    from deskroll.host.console import PlainConsole  # noqa: PLC0415
 
-    return Console(markup=False, highlight=False, emoji=False)
+    return PlainConsole(markup=False, highlight=False, emoji=False)
 
 
 def _print_json(data: Any) -> None:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deskroll.errors import plain
+from deskroll.host.console import PlainConsole
 from deskroll.report import words
 from deskroll.report.compare import Change, Comparison, Procedure, Side, shown_p
 from deskroll.report.grid import GAP, Column, fitting, narrowing, without
@@ -45,8 +46,8 @@ def console() -> Console:
     if isinstance(sys.stdout, io.TextIOWrapper):
         codecs.register_error("deskroll.plain", _plain_signs)
         sys.stdout.reconfigure(errors="deskroll.plain")
-    made = Console(highlight=False)
-    return made if made.is_terminal else Console(highlight=False, width=_NO_TERMINAL)
+    made = PlainConsole(highlight=False)
+    return made if made.is_terminal else PlainConsole(highlight=False, width=_NO_TERMINAL)
 
 
 def _plain_signs(error: UnicodeError) -> tuple[str, int]:

@@ -140,7 +140,9 @@ def _app(steering: Steering) -> web.Application:
 def _metrics_app(steering: Steering, token: str) -> web.Application:
     async def metrics(request: web.Request) -> web.Response:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not hmac.compare_digest(given.encode(), token.encode()):
+        # What is no UTF-8 comes as halves of characters, from a header and from the environment alike.
+        both = (each.encode(errors="surrogateescape") for each in (given, token))
+        if not hmac.compare_digest(*both):
             raise web.HTTPUnauthorized
         return _exposed(steering)
 

@@ -8,7 +8,8 @@ from typing import Any
 
 MASK = "**********"
 _SECRET = re.compile(
-    r"(?i)(^|_|-)(api_?key|key|token|secret|password|passwd|passphrase|credential|authorization|sig(nature)?)s?($|_|-)"
+    r"(?i)(^|_|-)(api_?key|key|token|secret|password|passwd|pwd|passphrase|credential|auth|authorization|bearer|cookie|jwt"
+    r"|sig(nature)?)s?($|_|-)"
 )
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WORD = re.compile(r"[\w-]+")

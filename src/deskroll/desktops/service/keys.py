@@ -69,7 +69,7 @@ class Keys:
             if client.token in callers:
                 raise InputError(f"client {name} has the token of somebody else; give each one its own")
             callers[client.token] = Caller(name=name, operator=False, allowed=client.allowed)
-        self._callers = [(f"Bearer {token}".encode(), caller) for token, caller in callers.items()]
+        self._callers = [(_bytes(f"Bearer {token}"), caller) for token, caller in callers.items()]
 
     def __bool__(self) -> bool:
         return bool(self._callers)
@@ -78,7 +78,7 @@ class Keys:
         """Who sent this header; None when nobody has such a token."""
         if not self._callers:
             return Caller()
-        given = authorization.encode(errors="replace")
+        given = _bytes(authorization)
         found = [caller for expected, caller in self._callers if hmac.compare_digest(given, expected)]
         return found[0] if found else None
 
@@ -127,3 +127,8 @@ def _read_allowed(words: list[str], where: str) -> dict[str, int | bool]:
 
 def _shown(value: int | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _bytes(text: str) -> bytes:
+    """What was sent: what is no UTF-8 comes as halves of characters, from a header and from the environment alike."""
+    return text.encode(errors="surrogateescape")

@@ -1,0 +1,27 @@
+"""PlainConsole: a console that shows names as they are written, and obeys nothing that is written in them.
+
+Names of files, tasks, models and desktops come from others, and a terminal takes some characters in them for orders.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+_ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Control characters but for line ends and tabs, and those that turn the direction of writing."""
+
+
+class PlainConsole(Console):
+    """A console without orders in what it prints; its own (colours, the cursor) are not text."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What is printed, a space for each such character."""
+        for segment in super().render(renderable, options):
+            if segment.control is None and _ORDERS.search(segment.text):
+                yield Segment(_ORDERS.sub(" ", segment.text), segment.style)
+            else:
+                yield segment
