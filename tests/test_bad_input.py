@@ -82,7 +82,7 @@ TASKS = [
     tasks("an id that is a list", '{"id": [1], "question": "q"}', "t.jsonl:1: id is a list; it must be a text"),
     tasks("an id that is true", '{"id": true, "question": "q"}', "id is a boolean; it must be a text"),
     tasks("an empty question", '{"id": 1, "question": " "}', "task '1': question is empty; it must be a text"),
-    tasks("a long id", f'{{"id": "{"x" * 501}", "question": "q"}}', "id has 501 characters; allowed: at most 500"),
+    tasks("a long id", f'{{"id": "{"x" * 201}", "question": "q"}}', "id has 201 characters; allowed: at most 200"),
     tasks("a task that is a list", f'{TASK}["id"]', "t.jsonl:2: a task is an object with id and question; this is a l"),
     tasks("two equal keys", f'{TASK}{{"id": 1, "id": 2, "question": "q"}}', "t.jsonl:2:", "'id' is there twice"),
     tasks("a number too large", f'{{"id": 1, "question": "q", "n": {"9" * 40}}}', "t.jsonl:1:", "write it as a text"),

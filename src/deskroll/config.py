@@ -24,6 +24,8 @@ from pydantic_core import ErrorDetails
 from deskroll.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
+Override = str | tuple[str, object]
+"""`a.b=c`, the value in YAML, or a field and its value as it is."""
 Keys = tuple[str, ...]
 """Where a value stands in a document; places in a list are written as numbers."""
 
@@ -37,7 +39,7 @@ class Settings(BaseModel):
 def load(
     model_cls: type[Model],
     path: Path | None = None,
-    overrides: Sequence[str] = (),
+    overrides: Sequence[Override] = (),
     *,
     base: Mapping[str, object] | None = None,
     name: str = "settings",
@@ -55,6 +57,7 @@ def check(model_cls: type[Model], data: object, name: str) -> Model:
 
 
 def _validated(model_cls: type[Model], document: _Document) -> Model:
+    _refuse_halves(document)
     try:
         return model_cls.model_validate(document.data)
     except ValidationError as error:
@@ -90,18 +93,10 @@ class _Document:
     lines: Mapping[Keys, int] = field(default_factory=dict)
     overrides: tuple[Keys, ...] = ()
 
-    def overridden(self, override: str) -> _Document:
-        name, separator, text = override.partition("=")
-        keys = tuple(name.strip().split("."))
-        if not separator or not all(keys):
-            raise ConfigError(f"override {name.strip()!r} is no assignment; write it as field.subfield=value")
-        try:
-            value = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise ConfigError(f"override {name}: the value is no YAML ({_yaml_problem(error)}); quote it") from None
-        return _Document(
-            self.name, _laid_over(self.data, keys, value, name.strip()), self.lines, (*self.overrides, keys)
-        )
+    def overridden(self, override: Override) -> _Document:
+        name, value = override if isinstance(override, tuple) else _assignment(override)
+        keys = tuple(name.split("."))
+        return _Document(self.name, _laid_over(self.data, keys, value, name), self.lines, (*self.overrides, keys))
 
     def origin(self, keys: Keys) -> str:
         for override in reversed(self.overrides):
@@ -113,6 +108,43 @@ class _Document:
             if line := self.lines.get(keys[:end]):
                 return f"{self.name}:{line}"
         return self.name
+
+
+def _assignment(override: str) -> tuple[str, object]:
+    """What `a.b=c` says."""
+    name, separator, text = override.partition("=")
+    if not separator or not all(name.strip().split(".")):
+        raise ConfigError(f"override {name.strip()!r} is no assignment; write it as field.subfield=value")
+    try:
+        return name.strip(), yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"override {name}: the value is no YAML ({_yaml_problem(error)}); quote it") from None
+
+
+def _refuse_halves(document: _Document) -> None:
+    """No file can hold half of a character, as a byte that is no UTF-8 becomes one on the command line."""
+    left: list[tuple[Keys, object]] = [((), document.data)]
+    seen = set()
+    while left:
+        keys, value = left.pop()
+        if isinstance(value, Mapping | list | tuple):
+            if id(value) not in seen:  # YAML can name a thing twice, also within itself
+                seen.add(id(value))
+                inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+                left.extend(((*keys, str(key)), each) for key, each in inner)
+        elif isinstance(value, str) and not _is_whole(value):
+            raise ConfigError(
+                f"{document.origin(keys)}: {'.'.join(keys)} is {value!a}: a part of it is no UTF-8; rename what it "
+                "names, or use a locale that knows UTF-8 (LC_ALL=C.UTF-8)"
+            )
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _laid_over(data: Mapping[str, object], keys: Keys, value: object, name: str) -> dict[str, object]:

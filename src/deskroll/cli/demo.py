@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError
 
 if TYPE_CHECKING:
+    from deskroll.config import Override
     from deskroll.report.results import Results
 
 PICTURED = ("editor", "calculator", "files", "terminal")
@@ -72,7 +72,7 @@ def demo(output_dir: Path, num_vms: int) -> None:
     raise click.exceptions.Exit(ended.code or int(right < len(small)))
 
 
-def _settings(folder: Path, desktops: int) -> list[str]:
+def _settings(folder: Path, desktops: int) -> list[Override]:
     settings: dict[str, object] = {
         "tasks": "suite:desk",
         "agent": "oracle",
@@ -83,7 +83,7 @@ def _settings(folder: Path, desktops: int) -> list[str]:
         "env_options.screen_height": SIZE[1],
         "output_dir": str(folder / "runs"),
     }
-    return [f"{name}={json.dumps(value)}" for name, value in settings.items()]
+    return list(settings.items())
 
 
 def _contact_sheet(results: Results, path: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,8 @@ from deskroll.cli.places import LocalPath
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from deskroll.config import Override
 
 _FLAGS = {
     "env": "env",
@@ -96,9 +97,13 @@ def run(
     if any("api_key" in each for each in overrides):
         raise click.UsageError("--set api_key: other users see command lines; set OPENAI_API_KEY instead, or use .env")
     load_env(Path.cwd())
-    given = [f"{_FLAGS[name]}={json.dumps(value)}" for name, value in flags.items() if value not in (None, ())]
+    given: list[Override] = [
+        (_FLAGS[name], list(value) if isinstance(value, tuple) else value)
+        for name, value in flags.items()
+        if value not in (None, ())
+    ]
     if tasks is not None:
-        given.append(f"tasks={json.dumps(tasks)}")
+        given.append(("tasks", tasks))
     if resume is not None:
         if config_file is not None:
             raise click.UsageError("--resume goes on with the run's own settings; change single ones with --set")

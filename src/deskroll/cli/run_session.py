@@ -30,7 +30,7 @@ from deskroll.report import terminal
 from deskroll.report.results import Results
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.loading import SCRIPTED
-from deskroll.rollout.openfiles import raise_open_files
+from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files
 from deskroll.rollout.session import Session
 from deskroll.store import Run
 from deskroll.store.paths import attempt_folder
@@ -60,6 +60,8 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str = "", *, f
     """Run it to its end, or until it is interrupted, with its progress shown."""
     console = stderr()
     raise_open_files()
+    check_open_files(min(config.num_rollouts, len(tasks) * config.group_size))
+    asyncio.get_running_loop().set_exception_handler(tell_open_files)
     if root:
         _refuse_live(root)
     async with AsyncExitStack() as stack:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deskroll.agents import agent_kind, agent_settings
-from deskroll.config import load
+from deskroll.config import Override, load
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import check_name, choose
@@ -35,12 +35,12 @@ SCRIPTED = "scripted:"
 """A model whose name begins so answers from a script; without a file, from the one beside the tasks."""
 
 
-def load_run(path: Path | None, overrides: Sequence[str]) -> tuple[RunConfig, list[Task]]:
+def load_run(path: Path | None, overrides: Sequence[Override]) -> tuple[RunConfig, list[Task]]:
     """The settings of a new run, checked to the last option, and its tasks."""
     return _checked(load(RunConfig, path, overrides))
 
 
-def resume_run(given: str, overrides: Sequence[str]) -> tuple[str, RunConfig, list[Task]]:
+def resume_run(given: str, overrides: Sequence[Override]) -> tuple[str, RunConfig, list[Task]]:
     """The folder, the settings and the tasks of a run that is to go on."""
     given = expand_home(given)
     if Path(given).is_file() and Path(given).name != "run.json":
@@ -54,10 +54,14 @@ def resume_run(given: str, overrides: Sequence[str]) -> tuple[str, RunConfig, li
     if not info.config:
         raise InputError(f"{name}: it holds no config, so the run cannot go on; restore it, or start a new run")
     for setting in masked_settings(info.config):
-        if not any(setting == each.partition("=")[0].strip() for each in overrides):
+        if setting not in map(_field, overrides):
             raise InputError(f"{name}: {setting} was a secret and is not kept; give it again: --set {setting}=...")
     config, tasks = _checked(load(RunConfig, None, overrides, base=without_masked(info.config), name=name))
     return root, config, tasks
+
+
+def _field(override: Override) -> str:
+    return override[0] if isinstance(override, tuple) else override.partition("=")[0].strip()
 
 
 def _checked(config: RunConfig) -> tuple[RunConfig, list[Task]]:

@@ -23,7 +23,8 @@ from deskroll.tasks.select import Selection, select
 from deskroll.tasks.suites import is_bundled, suite_folder
 from deskroll.types import Task
 
-_LONGEST_ID = 500
+LONGEST_ID = 200
+"""Characters of a task's id: it names a lease, and a row of every table."""
 _INSTRUCTION = ("instruction", "question")
 """OSWorld's name for it, and that of question-and-answer files."""
 _SETUP = ("config", "setup")
@@ -53,8 +54,8 @@ def parse_task(raw: object, where: str, domain: str = "") -> Task:
         raise InputError(f"{where}: a task is an object with id and question; this is a {kind_of(raw)}")
     rest: dict[str, Any] = dict(raw)
     task_id = _text(rest.pop("id", None), "id", where)
-    if len(task_id) > _LONGEST_ID:
-        raise InputError(f"{where}: id has {len(task_id)} characters; allowed: at most {_LONGEST_ID}")
+    if len(task_id) > LONGEST_ID:
+        raise InputError(f"{where}: id has {len(task_id)} characters; allowed: at most {LONGEST_ID}")
     where = f"{where}: task {task_id!r}"
     _refuse_shared(rest, where)
     name = next((each for each in _INSTRUCTION if each in rest), "question")

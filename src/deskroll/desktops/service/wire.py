@@ -95,7 +95,7 @@ class Ask(Record, frozen=True, forbid_unknown_fields=True):
     spec: DesktopSpec | None = None
     """None: as the pool's desktops are."""
     priority: int = 0
-    group: Word = ""
+    group: Annotated[str, Meta(max_length=400)] = ""
     timeout: float | None = None
 
 
