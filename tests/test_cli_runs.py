@@ -162,6 +162,6 @@ def test_names_are_explained_where_they_first_appear(shell: Shell, made: Path) -
     (made.parent / "s.yaml").write_text("replies: [{turns: [{text: x}]}]\n")
     command = ["run", "t.jsonl", "--env", "math", "--model", "scripted:s.yaml", "--set", "workers=1"]
     said = shell(*command, "--agent", "tests.rollout.parts:BrokenAgent", code=0).err
-    assert said.count("(names: phase/round/task/sample#attempt)") == 1
+    assert said.count("#1 (phase/round/task/sample#attempt): ") == 1
     first = next(line for line in said.splitlines() if "#1" in line)
-    assert first.endswith("(names: phase/round/task/sample#attempt)")
+    assert "/0#1 (phase/round/task/sample#attempt): the agent: ZeroDivisionError" in first

@@ -56,10 +56,9 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         style = {"WARNING": "yellow", "ERROR": "red"}.get(record.levelname, "dim")
         message = plain(record.getMessage(), _LONGEST, keep="\n")
-        if not self._explained and _NAME.search(message):
+        if not self._explained and (found := _NAME.search(message)):
             self._explained = True
-            first, _, rest = message.partition("\n")
-            message = "\n".join(filter(None, (f"{first} (names: {NAMED_BY})", rest)))
+            message = f"{message[: found.end()]} ({NAMED_BY}){message[found.end() :]}"
         at = time.strftime("%H:%M:%S", time.localtime(record.created))
         self._console.print(
             f"{at} {message}",
