@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from deskroll.envs.osworld.setup.downloads import bundled
+from deskroll.envs.osworld.setup.downloads import bundled, read_bundled
 from deskroll.errors import InputError, SetupError, plain
 from deskroll.types import Record
 
@@ -46,7 +46,7 @@ class Function(Record, frozen=True):
         try:
             if path.stat().st_size > _LARGEST:
                 raise InputError(f"evaluator.func: {self.file} has more than {_LARGEST} bytes")
-            source = path.read_text(encoding="utf-8")
+            source = read_bundled(self.file, folder).decode("utf-8")
             tree = ast.parse(source, self.file)
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"evaluator.func: {self.file} cannot be read: {error}") from None
