@@ -52,6 +52,7 @@ class Server:
     """The server process, as its caller holds it."""
 
     def __init__(self, *, confined: bool) -> None:
+        self._confined = confined
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed with it)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         report, info = os.pipe()
@@ -117,12 +118,17 @@ class Server:
 
     def kill(self) -> None:
         """Kill it, and so all that it runs, without waiting."""
-        # In a sandbox it is the first process there, and not the one that was started. One that is only half made is
-        # left to itself: it finds its socket closed.
-        if self.alive() and not self._info.closed and (said := self._info.read(4096)):
+        if not self._confined:
+            self._process.kill()
+        elif self.alive() and not self._info.closed and (said := self._info.read(4096)):
+            # In a sandbox it is the first process there, and not the one that was started.
             with contextlib.suppress(ProcessLookupError, msgspec.MsgspecError, KeyError):
                 os.kill(msgspec.json.decode(said, type=dict[str, int])["child-pid"], signal.SIGKILL)
-        self._process.kill()
+            self._process.kill()
+        else:
+            # One that is only half made must not lose bubblewrap, for which it would wait for ever: it comes up, finds
+            # its socket closed, and ends.
+            self._control.close()
 
     def end(self) -> None:
         """End it and all that it runs."""
