@@ -105,7 +105,7 @@ class Observation(Record, frozen=True):
     accessibility_tree: str | None = None
     """The elements on the screen, as a table: what models are shown of the tree."""
     raw_tree: str | None = None
-    """The tree itself, as XML, for agents that read it by themselves; no model is shown it, and it is not stored."""
+    """The whole tree, as XML, for kinds of agents that say `reads_tree`; no model is shown it, and it is not stored."""
     terminal: str | None = None
     results: tuple[str, ...] = ()
     """What came of each action of the step before, in order: output, or why it was refused; may be empty."""

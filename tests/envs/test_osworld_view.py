@@ -147,15 +147,22 @@ async def test_numbers_of_the_table_can_be_named_where_there_is_no_picture() -> 
 
 
 @pytest.mark.parametrize("kind", ["a11y_tree", "som"])
-async def test_the_tree_itself_goes_with_the_table(kind: str) -> None:
-    view = View(OSWorldSettings(**SMALL, observation_type=kind))
+async def test_the_tree_itself_goes_with_the_table_where_the_agent_reads_it(kind: str) -> None:
+    view = View(OSWorldSettings(**SMALL, observation_type=kind), raw_tree=True)
+    assert not view.observe.shown_only
     assert (await view.shown(StepResult(tree=SAVE))).raw_tree == SAVE
     assert (await view.shown(StepResult())).raw_tree is None
     assert (await view.shown(StepResult(tree=f"<!DOCTYPE d>{SAVE}"))).raw_tree is None, "nobody shall parse that"
+    view = View(OSWorldSettings(**SMALL, observation_type=kind))
+    assert view.observe.shown_only, "nobody wants more than the table"
+    seen = await view.shown(StepResult(tree=SAVE))
+    assert seen.accessibility_tree
+    assert seen.raw_tree is None
 
 
 async def test_on_a_picture_of_another_size_the_tree_says_where_things_are_there() -> None:
-    view = View(OSWorldSettings(**SMALL, observation_type="a11y_tree", image_width=160, image_height=120))
+    settings = OSWorldSettings(**SMALL, observation_type="a11y_tree", image_width=160, image_height=120)
+    view = View(settings, raw_tree=True)
     thin = f'<label name="l" {SEEN} cp:screencoord="(301, -5)" cp:size="(1, 0)"/>'
     raw = (await view.shown(StepResult(tree=SAVE.replace("</desktop", f"{thin}</desktop")))).raw_tree or ""
     (button,) = elements(raw)

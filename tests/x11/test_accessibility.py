@@ -20,7 +20,7 @@ from Xlib import XK, X
 from Xlib.display import Display
 from Xlib.ext import xtest
 
-from deskroll.desktops.x11.accessibility import NAMESPACES, Accessibility, Cut, CutReason, Limits, Tree
+from deskroll.desktops.x11.accessibility import NAMESPACES, Accessibility, Cut, CutReason, Limits, Scope, Tree
 from deskroll.desktops.x11.atspi_nodes import ROLES, Node
 from deskroll.desktops.x11.atspi_places import align
 from deskroll.errors import DesktopLost, DesktopTimeout
@@ -339,14 +339,15 @@ def _answers(own_name: str) -> dict[str, tuple[str, Any]]:
 
 
 @asynccontextmanager
-async def lying_program(session_bus_address: str) -> AsyncIterator[None]:
+async def lying_program(session_bus_address: str, offers: str = "") -> AsyncIterator[None]:
+    """`offers`: where it says that it can be asked past the bus."""
     session = await MessageBus(bus_address=session_bus_address).connect()
     address = await _call(session, "org.a11y.Bus", "/org/a11y/bus", "org.a11y.Bus", "GetAddress")
     session.disconnect()
     await session.wait_for_disconnect()
     bus = await MessageBus(bus_address=address).connect()
     name = str(bus.unique_name)
-    answers = _answers(name)
+    answers = {**_answers(name), "GetApplicationBusAddress": ("s", offers)}
 
     def answer(message: Message) -> Message | None:
         if message.message_type is not MessageType.METHOD_CALL:
@@ -383,6 +384,50 @@ async def test_a_lying_program_costs_itself_only(xsession: XSession, reader: Acc
     assert liar.get(key("attr", "_1-bad-key")) == "a\nb"
     assert Cut("liar & co", CutReason.DEPTH) in tree.cuts, "a child of itself ends at the greatest depth"
     assert Cut("liar & co", CutReason.WIDTH) in tree.cuts, "a billion children were not asked for"
+
+
+@pytest.mark.parametrize("offer", ["nowhere", "hangs up", "talks nonsense", "says nothing", "another bus"])
+async def test_a_way_past_the_bus_that_leads_nowhere_is_not_taken(
+    xsession: XSession, reader: Accessibility, tmp_path: Path, offer: str
+) -> None:
+    address = xsession.env["DBUS_SESSION_BUS_ADDRESS"]
+
+    async def talk(listening: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if offer == "talks nonsense":
+            writer.write(b"OK 1234\r\n" + b"l\x02\0\x01" + bytes(range(200)))
+        if offer != "hangs up":
+            await listening.read()
+        writer.close()
+
+    async with await asyncio.start_unix_server(talk, tmp_path / "way"):
+        way = {"nowhere": tmp_path / "none", "another bus": tmp_path / "run" / "bus"}.get(offer, tmp_path / "way")
+        async with lying_program(address, f"unix:path={way}"):
+            for scope in Scope:
+                tree = await reader.read(Limits(scope=scope, max_depth=4, silence_s=2, deadline_s=60))
+                assert "liar &amp; co" in tree.xml
+                assert Cut("liar & co", CutReason.DEPTH) in tree.cuts
+    assert (await reader.read(PATIENT)).cuts == ()
+
+
+async def test_programs_are_asked_past_the_bus(xsession: XSession, reader: Accessibility) -> None:
+    xsession.start("mousepad")
+    whole, _ = await tree_with(reader, mousepad_is_active, "mousepad is there, and active")
+    daemon = a11y_daemon(xsession)
+    before = daemon.num_ctx_switches().voluntary
+    assert await reader.read(PATIENT) == whole
+    assert daemon.num_ctx_switches().voluntary - before < whole.nodes
+
+
+async def test_what_shows_is_read_without_closed_menus(xsession: XSession, reader: Accessibility) -> None:
+    xsession.start("mousepad")
+    whole, root = await tree_with(reader, mousepad_is_active, "mousepad is there, and active")
+    shown = await reader.read(Limits(scope=Scope.SHOWN, silence_s=30, deadline_s=60))
+    part = ET.fromstring(shown.xml)
+    assert shown.nodes < whole.nodes / 2
+    names = [[each.get("name") for each in tree.iter() if is_on(each, "showing")] for tree in (root, part)]
+    assert names[0] == names[1]
+    assert part.find(".//menu-bar/menu[@name='File']") is not None
+    assert part.find(".//menu-bar/menu[@name='File']/*") is None
 
 
 async def test_a_killed_bus_is_named_in_the_error(xsession: XSession, reader: Accessibility) -> None:

@@ -8,6 +8,16 @@ from deskroll.agents.base import (
     agent_settings,
     client_kind,
     model_protocol,
+    reads_tree,
 )
 
-__all__ = ["Agent", "AgentKind", "Surroundings", "agent_kind", "agent_settings", "client_kind", "model_protocol"]
+__all__ = [
+    "Agent",
+    "AgentKind",
+    "Surroundings",
+    "agent_kind",
+    "agent_settings",
+    "client_kind",
+    "model_protocol",
+    "reads_tree",
+]

@@ -57,6 +57,7 @@ class AdapterAgent:
 
     Settings: ClassVar[type[AdapterSettings]] = AdapterSettings
     protocol: ClassVar[ModelProtocol] = "none"
+    reads_tree: ClassVar[bool] = True
 
     def __init__(self, surroundings: Surroundings, settings: AdapterSettings) -> None:
         self._screen = surroundings.require_screen("adapter")

@@ -1,7 +1,8 @@
 """Agent: turns observations into decisions. One object an attempt; what it is given is all that it may touch.
 
 Most kinds ask a model that speaks OpenAI's protocol. A kind that asks one of another protocol, or none at all, says so
-in a class attribute `protocol`; whoever opens the model's client looks there (`client_kind`).
+in a class attribute `protocol`; whoever opens the model's client looks there (`client_kind`). One that reads whole
+accessibility trees (`Observation.raw_tree`) says so in `reads_tree`: for the others only what shows is read.
 """
 
 from __future__ import annotations
@@ -85,6 +86,11 @@ def agent_kind(name: str, registry: Registry | None = None) -> AgentKind:
             )
         raise InputError(f"{name!r} is no agent: it has no Settings or no act; see deskroll.agents.AgentKind")
     return kind  # type: ignore[no-any-return]
+
+
+def reads_tree(kind: AgentKind) -> bool:
+    """Whether agents of a kind read accessibility trees themselves, beyond the table of what shows."""
+    return bool(getattr(kind, "reads_tree", False))
 
 
 def model_protocol(kind: AgentKind) -> ModelProtocol:

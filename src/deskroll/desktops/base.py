@@ -57,6 +57,9 @@ class Observe(Record, frozen=True):
     """`png` or `jpeg`."""
     tree: bool = False
     """The accessibility tree, as OSWorld's XML."""
+    shown_only: bool = False
+    """Whether of the tree only what shows is wanted, without actions and values: much sooner there. A guest that cannot
+    tell brings all of it."""
     terminal: bool = False
     """The text of the foremost terminal."""
 

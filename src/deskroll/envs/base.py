@@ -52,6 +52,8 @@ class Means:
     """The run's own model, for tools that ask one; what it is asked is counted with the attempt."""
     judge: Model | None = None
     """The model that judges answers; counted, too."""
+    raw_tree: bool = False
+    """Whether the agent reads accessibility trees itself (`Observation.raw_tree`)."""
     keep: Callable[[str, bytes], object] = lambda name, data: None
     """Keeps a file with the attempt, under that name."""
     note_error: Callable[[Exception], object] = lambda error: None

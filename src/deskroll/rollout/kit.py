@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from deskroll.actions import Action
-from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings, client_kind, model_protocol
+from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings, client_kind, model_protocol, reads_tree
 from deskroll.config import check
 from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
@@ -148,6 +148,7 @@ class Kit:
             desktop=desktop,
             model=_Noted(self._model, notes, "asked.json"),
             judge=_Noted(self._judge, notes, "judged.json"),
+            raw_tree=reads_tree(agent_kind(self.spec.agent)),
             keep=notes.keep,
             note_error=notes.tool_failed,
             folder=Path(self.spec.folder),

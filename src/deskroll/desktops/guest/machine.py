@@ -35,7 +35,7 @@ from deskroll.desktops.guest.processes import Programs, ProgramTimeout
 from deskroll.desktops.guest.session import Session
 from deskroll.desktops.guest.terminal import terminal_text
 from deskroll.desktops.x11 import encode
-from deskroll.desktops.x11.accessibility import Accessibility, Limits
+from deskroll.desktops.x11.accessibility import Accessibility, Limits, Scope
 from deskroll.desktops.x11.capture import Screen, open_screen
 from deskroll.desktops.x11.changes import ChangeWatcher
 from deskroll.desktops.x11.connection import XConnection
@@ -118,26 +118,26 @@ class Machine:
                     clock.lap("settle")
             image = await self.look(observe.image) if observe.screenshot else None
             clock.lap("look")
-            tree = await self.read_tree() if observe.tree else None
-            terminal = await self.read_terminal() if observe.terminal else None
+            scope = Scope.SHOWN if observe.shown_only or not observe.tree else Scope.ALL
+            seen = await self.read_tree(scope=scope) if observe.tree or observe.terminal else ""
             clock.lap("tree")
             return StepResult(
                 results=tuple(results),
                 screenshot=image,
-                tree=tree,
-                terminal=terminal,
+                tree=seen if observe.tree else None,
+                terminal=terminal_text(seen) if observe.terminal else None,
                 settle=outcome,
                 seconds=clock.laps,
             )
 
-    async def read_tree(self, in_flight: int = 64) -> str:
+    async def read_tree(self, in_flight: int = 64, scope: Scope = Scope.ALL) -> str:
         """The accessibility tree as OSWorld's XML."""
         self.session.check()
-        return (await self.tree.read(Limits(deadline_s=TREE_TIMEOUT_S, in_flight=in_flight))).xml
+        return (await self.tree.read(Limits(scope=scope, deadline_s=TREE_TIMEOUT_S, in_flight=in_flight))).xml
 
     async def read_terminal(self) -> str | None:
         """Text of the focused terminal, None when there is none that tells."""
-        return terminal_text(await self.read_tree())
+        return terminal_text(await self.read_tree(scope=Scope.SHOWN))
 
     async def _act_all(self, actions: Sequence[Action]) -> list[ActionResult]:
         results: list[ActionResult] = []

@@ -27,11 +27,11 @@ from deskroll.desktops.x11.atspi_bus import (
 )
 from deskroll.desktops.x11.atspi_nodes import ROLES, CutReason, Node, Ref
 from deskroll.desktops.x11.atspi_places import align
-from deskroll.desktops.x11.atspi_walk import CHILDREN, ROOT_PATH, Limits, ProgramWalk
+from deskroll.desktops.x11.atspi_walk import CHILDREN, ROOT_PATH, Limits, ProgramWalk, Scope
 from deskroll.desktops.x11.atspi_xml import NAMESPACES, to_xml
 from deskroll.errors import DesktopLost, DesktopTimeout
 
-__all__ = ["NAMESPACES", "Accessibility", "Cut", "CutReason", "Limits", "Tree"]
+__all__ = ["NAMESPACES", "Accessibility", "Cut", "CutReason", "Limits", "Scope", "Tree"]
 
 _REGISTRY = ("org.a11y.atspi.Registry", ROOT_PATH)
 _BUS = ("org.freedesktop.DBus", "/org/freedesktop/DBus")
@@ -79,7 +79,7 @@ class Accessibility:
             await self._disconnect()
 
     async def read(self, limits: Limits | None = None) -> Tree:
-        """Read the whole tree within `limits.deadline_s`, counted from when it is this read's turn."""
+        """Read the tree within `limits.deadline_s`, counted from when it is this read's turn."""
         limits = limits or Limits()
         async with self._turn:
             deadline = asyncio.get_running_loop().time() + limits.deadline_s
@@ -110,19 +110,23 @@ class Accessibility:
             await connection.close()
 
     async def _walk(self, connection: Connection, limits: Limits, deadline: float) -> list[ProgramWalk]:
+        connection.drop_lost()
         programs = await self._programs(connection, limits, deadline)
         in_flight = min(limits.in_flight, max(1, MOST_IN_FLIGHT // max(1, len(programs))))
-        walks = [
-            ProgramWalk(Window(connection, in_flight, limits.silence_s, deadline), *ref, limits) for ref in programs
-        ]
+
+        async def read(ref: Ref, *, direct: bool) -> ProgramWalk:
+            window = Window(connection, in_flight, limits.silence_s, deadline)
+            walk = ProgramWalk(window, *ref, limits)
+            await walk.run(direct=direct)
+            if direct and (window.left or (walk.root is None and not walk.cuts)):
+                return await read(ref, direct=False)  # it has ended, or what it offered led elsewhere
+            return walk
+
         if limits.in_flight == 1:
-            for walk in walks:
-                await walk.run()
-        else:
-            async with asyncio.TaskGroup() as group:
-                for walk in walks:
-                    group.create_task(walk.run())
-        return walks
+            return [await read(ref, direct=False) for ref in programs]
+        async with asyncio.TaskGroup() as group:
+            walks = [group.create_task(read(ref, direct=True)) for ref in programs]
+        return [each.result() for each in walks]
 
     async def _programs(self, connection: Connection, limits: Limits, deadline: float) -> list[Ref]:
         """The registry starts by itself when it is asked; that may take a while on a busy machine."""

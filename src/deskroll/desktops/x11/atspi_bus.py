@@ -1,13 +1,15 @@
 """Calls to programs over the accessibility bus, many at a time.
 
-Owns the connection to the bus. Guarantees: a program that never answers costs its own `Window` only, and no
-longer than that window's limits; an answer is handed on only if it has the D-Bus type that the method
-promises, anything else (an error, another type) is None; a bus that died is seen at once.
+Owns the connection to the bus and those that lead past it to a program: most toolkits offer one, which AT-SPI's own
+library uses too, and a question costs half without the bus between. Guarantees: a program that never answers costs its
+own `Window` only, and no longer than that window's limits; an answer is handed on only if it has the D-Bus type that
+the method promises, anything else (an error, another type) is None; a bus that died is seen at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -55,6 +57,11 @@ class Call:
     arguments: tuple[object, ...] | None = None
 
 
+_DIRECT = Method("org.a11y.atspi.Application", "GetApplicationBusAddress", gives="s")
+_OFFERED = re.compile(r"unix:path=/[^,;]+(,guid=[0-9a-f]{1,64})?")
+"""Where a program may offer to be asked: a socket of its own."""
+
+
 class NoAnswer(Exception):
     """The other side did not answer in time, or the bus died."""
 
@@ -64,13 +71,15 @@ class NoAnswer(Exception):
 
 
 class Connection:
-    """One connection to the accessibility bus. Answers are matched to calls by serial number."""
+    """One connection to the accessibility bus or to a program. Answers are matched to calls by serial number."""
 
     def __init__(self, bus: MessageBus) -> None:
         self._bus = bus
         self._waiting: dict[int, Callable[[Message], None]] = {}
         self.lost = asyncio.create_task(self._until_lost(), name="accessibility bus")
         """Done when the connection has ended, with the reason."""
+        self.direct: dict[str, Connection] = {}
+        """Of a connection to the bus: those that lead past it, by the program's name on the bus."""
         bus.add_message_handler(self._on_message)
 
     @property
@@ -98,8 +107,14 @@ class Connection:
         if sent.done():
             sent.exception()  # the same; asyncio would log it as never retrieved
 
+    def drop_lost(self) -> None:
+        """Forget the connections to programs that have ended."""
+        self.direct = {name: each for name, each in self.direct.items() if each.alive}
+
     async def close(self) -> None:
         """Leave the bus."""
+        for direct in self.direct.values():
+            await direct.close()
         if self._bus.connected:
             self._bus.disconnect()
         await asyncio.wait({self.lost})
@@ -124,9 +139,34 @@ class Window:
 
     def __init__(self, connection: Connection, in_flight: int, silence_s: float, deadline: float) -> None:
         self._connection = connection
+        self._direct: Connection | None = None
+        self._program = ""
         self._in_flight = in_flight
         self._silence_s = silence_s
         self._deadline = deadline
+
+    async def open_direct(self, program: Ref) -> None:
+        """Send what is for this program past the bus from now on, if it offers that. Raises NoAnswer, as `run`."""
+        known = self._connection.direct
+        name, _ = program
+        if name not in known or not known[name].alive:
+            known.pop(name, None)
+            (address,) = await self.run([Call(program, _DIRECT)])
+            left = self._deadline - asyncio.get_running_loop().time()
+            direct = await _connect_direct(str(address or ""), min(self._silence_s, left))
+            if direct is None:
+                return
+            known[name] = direct
+        self._direct, self._program = known[name], name
+
+    @property
+    def left(self) -> bool:
+        """Whether the program has ended the connection that leads past the bus."""
+        return self._direct is not None and not self._direct.alive
+
+    def route(self, call: Call) -> Connection:
+        """The connection that a call takes."""
+        return self._connection if self._direct is None or call.ref[0] != self._program else self._direct
 
     async def run(self, calls: Sequence[Call]) -> list[object]:
         """Make the calls; the answers come in the order of the calls, None where there was none.
@@ -135,7 +175,7 @@ class Window:
         """
         if not calls:
             return []
-        batch = _Batch(self._connection, calls)
+        batch = _Batch(self.route, calls)
         try:
             for _ in range(self._in_flight):
                 batch.send_next()
@@ -151,22 +191,22 @@ class Window:
         until = min(silent_at, self._deadline)
         if until <= now:
             raise NoAnswer(CutReason.SILENT if silent_at <= self._deadline else CutReason.TIME)
-        lost = self._connection.lost
-        either: set[asyncio.Future[Any]] = {batch.done, lost}
+        lost = {each.lost for each in (self._connection, self._direct) if each is not None}
+        either: set[asyncio.Future[Any]] = {batch.done, *lost}
         await asyncio.wait(either, timeout=until - now, return_when=asyncio.FIRST_COMPLETED)
-        if lost.done():
+        if any(each.done() for each in lost):
             raise NoAnswer(CutReason.SILENT)
 
 
 class _Batch:
     """Some calls and the answers that came. No task or future for each call: it is a matter of speed."""
 
-    def __init__(self, connection: Connection, calls: Sequence[Call]) -> None:
+    def __init__(self, route: Callable[[Call], Connection], calls: Sequence[Call]) -> None:
         self.loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = self.loop.create_future()
         self.heard = self.loop.time()
         self.answers: list[object] = [None] * len(calls)
-        self._connection = connection
+        self._route = route
         self._unsent: Iterator[tuple[int, Call]] = iter(enumerate(calls))
         self._open = len(calls)
 
@@ -174,7 +214,7 @@ class _Batch:
         following = next(self._unsent, None)
         if following is not None:
             index, call = following
-            self._connection.post(call, partial(self._on_answer, index, call.method))
+            self._route(call).post(call, partial(self._on_answer, index, call.method))
 
     def stop(self) -> None:
         self._unsent = iter(())
@@ -209,6 +249,17 @@ async def connect(session_bus_address: str, timeout_s: float) -> Connection:
         raise DesktopTimeout(f"{where} gave no answer within {timeout_s:g} s: the desktop is stuck") from error
     except (OSError, EOFError, DBusFastError) as error:
         raise DesktopLost(f"{where} is gone ({type(error).__name__}: {error}): replace the desktop") from error
+
+
+async def _connect_direct(address: str, timeout_s: float) -> Connection | None:
+    """None where the program offers nothing, or not what it says: then it is asked over the bus."""
+    if not _OFFERED.fullmatch(address):
+        return None
+    try:
+        async with asyncio.timeout(timeout_s):
+            return Connection(await MessageBus(bus_address=address).connect())
+    except Exception:  # noqa: BLE001 - any program may be at the other end, and say anything
+        return None
 
 
 async def bus_address(session_bus_address: str) -> str:

@@ -111,6 +111,7 @@ ROLES = (
     "description list", "description term", "description value", "footnote", "content deletion",
     "content insertion", "mark", "suggestion", "push button menu",
 )  # fmt: skip
+MENUS = frozenset({ROLES.index("menu"), ROLES.index("menu bar")})
 TABLE = ROLES.index("table")
 SPREADSHEET = ROLES.index("document spreadsheet")
 EXTENDED = ROLES.index("extended")

@@ -1,4 +1,4 @@
-"""Reads the accessible objects of one program, level by level.
+"""Reads the accessible objects of one program, level by level: all of them, or what a look at the screen needs.
 
 Each level costs a handful of rounds, in which the questions about all its objects are asked together, as
 many in flight as the window allows: how often an answer is waited for depends on the depth of the tree, not
@@ -7,7 +7,12 @@ are missing whether one call was in flight or sixty-four.
 
 Shorter ways exist and are not taken, since looking must change nothing. AT-SPI's list of all objects (`Cache.GetItems`)
 is there only while somebody listens for events, and with a listener GTK's icon views call what they show hidden. All
-values in one question (`GetAll`) end Chromium.
+values in one question (`GetAll`) end Chromium. A list of all that shows (`Collection.GetMatches`) makes LibreOffice go
+through the billion cells of a sheet, and nothing stops it.
+
+For the screen (`Scope.SHOWN`) an object is asked for its states first. Of what does not show, only what is below is
+looked at, since objects that show are found below such that do not (the lines of Calc's input field, the chosen one of
+a list in Chromium); except for closed menus, which are most of a large program.
 
 Guarantees: an object is in the result only when everything about it was asked; an object that vanished
 meanwhile is left out; a program that stops answering leaves the levels that it did answer.
@@ -15,6 +20,7 @@ meanwhile is left out; a program that stops answering leaves the levels that it 
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -23,7 +29,7 @@ from dbus_fast.validators import is_bus_name_valid
 
 from deskroll.desktops.x11.atspi_bus import Call, Method, NoAnswer, Window, property_of
 from deskroll.desktops.x11.atspi_cells import visible_cells
-from deskroll.desktops.x11.atspi_nodes import SPREADSHEET, TABLE, CutReason, Node, Ref, role_is_named
+from deskroll.desktops.x11.atspi_nodes import MENUS, SPREADSHEET, TABLE, CutReason, Node, Ref, role_is_named
 
 ATSPI = "org.a11y.atspi."
 NULL_PATH = "/org/a11y/atspi/null"
@@ -41,14 +47,19 @@ _TEXT = Method(ATSPI + "Text", "GetText", "ii", "s")
 _ACTIONS = Method(ATSPI + "Action", "GetActions", gives="a(sss)")
 _ACTION_NAME = Method(ATSPI + "Action", "GetName", "i", "s")
 
-_IDENTITY = (
-    ("name", property_of(_ACCESSIBLE, "Name", "s")),
+_STATE = ("state_words", Method(_ACCESSIBLE, "GetState", gives="au"))
+_PLACE = (
     ("child_count", _CHILD_COUNT),
     ("role", Method(_ACCESSIBLE, "GetRole", gives="u")),
-    ("state_words", Method(_ACCESSIBLE, "GetState", gives="au")),
+)
+"""What it takes to go on below an object."""
+_IDENTITY = (
+    ("name", property_of(_ACCESSIBLE, "Name", "s")),
+    *_PLACE,
     ("interfaces", Method(_ACCESSIBLE, "GetInterfaces", gives="as")),
     ("attributes", Method(_ACCESSIBLE, "GetAttributes", gives="a{ss}")),
 )
+_TOOLKIT = property_of(ATSPI + "Application", "ToolkitName", "s")
 _VALUE_NAMES = {
     "value": "CurrentValue",
     "min": "MinimumValue",
@@ -61,12 +72,22 @@ Question = tuple[Node, str, Call]
 """The field of a node that an answer fills, and the call that brings it."""
 
 
+class Scope(enum.Enum):
+    """Which objects are read, and what of them."""
+
+    ALL = "all"
+    """Everything, whether it shows or not."""
+    SHOWN = "shown"
+    """What shows, without actions and values; of the rest, where it is above something that shows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much of a tree is read, and how long that may take."""
 
+    scope: Scope = Scope.ALL
     in_flight: int = 64
-    """Unanswered calls to one program. 1: everything one call after the other, programs too."""
+    """Unanswered calls to one program. 1: everything one call after the other, programs too, over the bus."""
     max_nodes: int = 20_000
     """Objects of one program."""
     max_depth: int = 50
@@ -93,10 +114,17 @@ class ProgramWalk:
         self.bus_name = bus_name
         self._start = (bus_name, path)
         self._action_names: dict[tuple[object, ...], str] = {}  # of each kind of action that was asked for
+        self._all = limits.scope is Scope.ALL
+        self._is_gtk = False
 
-    async def run(self) -> None:
-        """Read everything, or as much as the limits and the program allow."""
+    async def run(self, *, direct: bool) -> None:
+        """Read as much as the limits and the program allow; `direct`: past the bus, if it offers that."""
         try:
+            if direct:
+                await self._window.open_direct(self._start)
+            if not self._all:
+                (toolkit,) = await self._window.run([Call(self._start, _TOOLKIT)])
+                self._is_gtk = toolkit == "gtk"
             level = [Node(self._start)]
             for depth in range(1, self._limits.max_depth + 1):
                 level = await self._read_level(level, depth)
@@ -107,12 +135,16 @@ class ProgramWalk:
 
     async def _read_level(self, level: list[Node], depth: int) -> list[Node]:
         """Read these objects and hang them into the tree; returns the next level, not read yet."""
+        if not self._all:
+            await self._ask([(node, _STATE[0], Call(node.ref, _STATE[1])) for node in level])
+            level = [node for node in level if not self._is_in_closed_menu(node)]
         await self._ask(list(self._identity(level)))
         # A table of Calc gives cells that are hidden, too; elsewhere such objects belong in the tree.
         there = [node for node in level if node.role is not None and (node.showing or not _is_cell(node))]
         await self._ask([question for node in there for question in self._details(node)])
         await self._ask([question for node in there for question in self._contents(node)])
-        await self._name_actions(there)
+        if self._all:
+            await self._name_actions(there)
         deepest = depth == self._limits.max_depth
         following = [] if deepest else [child for node in there for child in await self._children(node)]
         for node in there:
@@ -137,8 +169,13 @@ class ProgramWalk:
     def _identity(self, level: list[Node]) -> Iterator[Question]:
         """What every object has."""
         for node in level:
-            for field, method in _IDENTITY:
+            wanted = (*_IDENTITY, _STATE) if self._all else _IDENTITY if node.showing or node.parent is None else _PLACE
+            for field, method in wanted:
                 yield node, field, Call(node.ref, method)
+
+    def _is_in_closed_menu(self, node: Node) -> bool:
+        """GTK shows all of an open menu and nothing of a closed one. LibreOffice has menus of its own beside GTK's."""
+        return self._is_gtk and not node.showing and node.parent is not None and node.parent.role in MENUS
 
     def _details(self, node: Node) -> Iterator[Question]:
         """What hangs on the object's interfaces, role and states."""
@@ -149,10 +186,10 @@ class ProgramWalk:
             yield node, "extents", Call(ref, _EXTENTS)
         if "Text" in node.interfaces:
             yield node, "character_count", Call(ref, _CHARACTER_COUNT)
-        if "Value" in node.interfaces:
+        if "Value" in node.interfaces and self._all:
             for key, method in _VALUE_PROPERTIES.items():
                 yield node, f"values.{key}", Call(ref, method)
-        if "Action" in node.interfaces:
+        if "Action" in node.interfaces and self._all:
             yield node, "actions", Call(ref, _ACTIONS)
         if 0 < (node.child_count or 0) <= self._limits.max_width:
             yield node, "child_refs", Call(ref, CHILDREN)

@@ -53,7 +53,7 @@ class OSWorldEnv:
         self._means = means
         self._around = Around(task.id, settings, means.folder)
         self._recording = False
-        self._view = View(settings)
+        self._view = View(settings, raw_tree=means.raw_tree)
         cap = settings.sleep_after_execution
         self._settle = Settle(react=min(Settle().react, cap), cap=cap)
 

@@ -19,8 +19,9 @@ from deskroll.types import Observation, Tool, ToolRequest
 class View:
     """One attempt's view of its desktop."""
 
-    def __init__(self, settings: OSWorldSettings) -> None:
+    def __init__(self, settings: OSWorldSettings, *, raw_tree: bool = False) -> None:
         kind = settings.observation_type
+        self._raw_tree = raw_tree
         self._marked = kind == "som"
         self._space = SPACES[settings.action_space]
         self._scale = Scale(
@@ -31,6 +32,7 @@ class View:
         self.observe = Observe(
             screenshot=self._marked or "screenshot" in kind,
             tree=self._marked or ("a11y_tree" in kind and settings.require_a11y_tree),
+            shown_only=not raw_tree,
             terminal=settings.require_terminal,
         )
 
@@ -50,7 +52,8 @@ class View:
                     screen, found = await asyncio.to_thread(marked, screen, found)
                 self._marks = [self._on_picture(each) for each in found]
             tree = marked_table(found) if self._marked else table(map(self._scale.element, found))
-            raw = await asyncio.to_thread(self._scale.tree, seen.tree) if sound(seen.tree) else None
+            if self._raw_tree and sound(seen.tree):
+                raw = await asyncio.to_thread(self._scale.tree, seen.tree)
         if screen is not None:
             screen = await asyncio.to_thread(self._scale.picture, screen)
         return Observation(
