@@ -98,7 +98,7 @@ def test_the_spec_is_the_runs_with_what_the_task_asks_for() -> None:
     plain = DesktopSpec(width=320, height=240)
     assert kind.desktop_spec(task(), SMALL) == plain
     assert kind.desktop_spec(task(env_config=None), SMALL) == plain
-    asked = {"proxy": True, "snapshot": "chrome", "width": 9999, "other": 1}
+    asked = {"proxy": True, "snapshot": "chrome"}
     wish = {"proxy": True, "fixed_ip": "true"}
     assert kind.desktop_spec(task(**wish), SMALL) == plain
     granted = SMALL.model_copy(update={"enable_proxy": True, "enable_fixed_ip": True})
@@ -109,7 +109,7 @@ def test_the_spec_is_the_runs_with_what_the_task_asks_for() -> None:
     )
 
 
-@pytest.mark.parametrize("config", [{"proxy": "yes"}, {"snapshot": 3}, [], "chrome", 0])
+@pytest.mark.parametrize("config", [{"proxy": "yes"}, {"snapshot": 3}, {"width": 800}, {"other": 1}, [], "chrome", 0])
 def test_an_env_config_of_a_wrong_kind(config: object) -> None:
     with pytest.raises(InputError, match="env_config"):
         OSWorldEnv.desktop_spec(task(env_config=config), SMALL)
@@ -174,7 +174,7 @@ async def test_calls_are_actions(desktop: GuestDesktop) -> None:
         ("[]", r"the arguments are no object"),
         ("{}", "lacks action_type"),
         ({"action_type": "FLY"}, "action_type"),
-        ({"action_type": "CLICK", "parameters": {"x": 320, "y": 0}}, "320"),
+        ({"action_type": "CLICK", "parameters": {"xx": 320, "y": 0}}, "did you mean x"),
         ({"action_type": "TYPING"}, "text"),
     ],
 )
