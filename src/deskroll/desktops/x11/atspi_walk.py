@@ -60,6 +60,8 @@ _IDENTITY = (
     ("attributes", Method(_ACCESSIBLE, "GetAttributes", gives="a{ss}")),
 )
 _TOOLKIT = property_of(ATSPI + "Application", "ToolkitName", "s")
+_CHANGED_BY_LISTENERS = ("gtk", "gail")
+"""Toolkits that take who asks past the bus for one who listens for events."""
 _VALUE_NAMES = {
     "value": "CurrentValue",
     "min": "MinimumValue",
@@ -118,13 +120,12 @@ class ProgramWalk:
         self._is_gtk = False
 
     async def run(self, *, direct: bool) -> None:
-        """Read as much as the limits and the program allow; `direct`: past the bus, if it offers that."""
+        """Read as much as the limits and the program allow; `direct`: past the bus, if it offers that, and bears it."""
         try:
-            if direct:
+            (toolkit,) = await self._window.run([Call(self._start, _TOOLKIT)])
+            self._is_gtk = toolkit == "gtk"
+            if direct and str(toolkit).lower() not in _CHANGED_BY_LISTENERS:
                 await self._window.open_direct(self._start)
-            if not self._all:
-                (toolkit,) = await self._window.run([Call(self._start, _TOOLKIT)])
-                self._is_gtk = toolkit == "gtk"
             level = [Node(self._start)]
             for depth in range(1, self._limits.max_depth + 1):
                 level = await self._read_level(level, depth)
