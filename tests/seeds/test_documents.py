@@ -45,7 +45,7 @@ def test_a_command_on_desktops(
     assert came.code == 0, came.err
     scores = {task: episode.score.value for task, episode in came.outcomes().items()}
     assert scores == dict.fromkeys(ids(ROOT / f"{example}.jsonl"), 1.0)
-    assert came.most_desktops() == desktops
+    assert came.most_desktops() == min(desktops, len(scores))  # none is booted that no task will have
     assert "parallel rollout finished" in came.err
     if env:
         assert "provider vmware was asked for; DESKROLL_PROVIDER=local takes its place" in came.err
