@@ -12,6 +12,7 @@ import contextlib
 import math
 from collections.abc import Callable
 
+from deskroll.clocks import time_limit
 from deskroll.desktops.base import Address, DesktopSpec
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.errors import DeathCause, LeaseLost
@@ -82,7 +83,7 @@ class Lease:
     async def cause_of_death(self, within: float) -> DeathCause | None:
         """What those who keep the desktop say of its death; None when they have said nothing by then."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within):
+            async with time_limit(within):
                 await self._died.wait()
         return self.death
 

@@ -6,6 +6,7 @@ whoever has its number by now, and `sweep_folders` removes such folders.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -52,5 +53,6 @@ def sweep_folders() -> None:
         for kind in _KINDS:
             for path in root.glob(f"{kind}-{_here()}-*-*-*"):
                 mark = path.name.removeprefix(f"{kind}-").rpartition("-")[0]
-                if is_left(mark) and path.stat().st_uid == os.getuid():
-                    shutil.rmtree(path, ignore_errors=True)
+                with contextlib.suppress(FileNotFoundError):  # somebody else sweeps, too
+                    if is_left(mark) and path.lstat().st_uid == os.getuid():
+                        shutil.rmtree(path, ignore_errors=True)

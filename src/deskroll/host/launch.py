@@ -50,7 +50,7 @@ def main() -> None:
         for file in filter(None, groups.split("\n")):
             with open(file, "w") as group:  # noqa: PTH123
                 group.write("0")
-        _stage(folders.split("\n"))
+        _stage(list(filter(None, folders.split("\n"))))
         _become(int(uid))
         os.execve(command[0], command, {})  # noqa: S606
     except OSError as error:

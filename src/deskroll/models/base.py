@@ -56,6 +56,13 @@ class EndpointLoad(Record, frozen=True):
     """Those that brought no usable answer."""
     last_error: str = ""
 
+    @property
+    def silent_s(self) -> float:
+        """For how long it has answered nobody, of the time in which somebody has waited for it."""
+        if not self.in_flight:
+            return 0.0
+        return self.oldest_s if self.since_answer_s is None else min(self.oldest_s, self.since_answer_s)
+
 
 class ModelRefused(ModelError):
     """The server refused a request in a way that asking again does not mend; `status` is its HTTP status."""

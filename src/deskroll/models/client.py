@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import ClassVar
@@ -198,14 +197,14 @@ class ChatClient:
         except Unusable as error:
             said = self._said(body).message
             raise _Failed(f"{error}{f'; it says: {said}' if said else ''}") from None
-        self._answered_at = time.monotonic()
+        self._answered_at = running_time()
         return completion
 
     async def _exchange(self, request: Request) -> tuple[int, Mapping[str, str], bytes]:
         """One request: status, headers and body of what came back."""
         session = self._live()
         serial = next(self._serial)
-        self._open[serial] = time.monotonic()
+        self._open[serial] = running_time()
         self._calls += 1
         try:
             body, headers = Body(request.parts), request.headers
@@ -274,7 +273,7 @@ class ChatClient:
 
     def load(self) -> EndpointLoad:
         """What goes on at this moment."""
-        now = time.monotonic()
+        now = running_time()
         return EndpointLoad(
             url=self.endpoint.shown,
             in_flight=len(self._open),

@@ -35,10 +35,16 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return seconds
     try:
         # By the server's own clock, where it says what that shows: ours may be wrong.
-        now = parsedate_to_datetime(headers["Date"]).timestamp() if "Date" in headers else time.time()
-        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
+        return max(0.0, parsedate_to_datetime(text).timestamp() - _server_time(headers.get("Date")))
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def _server_time(date: str | None) -> float:
+    try:
+        return time.time() if date is None else parsedate_to_datetime(date).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return time.time()
 
 
 def _number(text: str | None) -> float | None:

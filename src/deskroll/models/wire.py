@@ -28,8 +28,9 @@ _NO_QUOTA_CODES = (
     "insufficient_quota", "exceeded_current_quota_error", "billing_hard_limit_reached", "billing_not_active",
     "billing_error", "insufficient_balance", "insufficient_credits", "arrearage",
 )  # fmt: skip
-_NO_QUOTA = re.compile(r"credit balance is too low|insufficient (balance|credits|funds)", re.IGNORECASE)
-"""Not 'exceeded your current quota': some servers say that of requests a minute, too."""
+_NO_QUOTA = re.compile(r"your credit balance is too low|^\W*insufficient (balance|credits|funds)", re.IGNORECASE)
+"""Not 'exceeded your current quota': some servers say that of requests a minute, too. Nor in the middle of a sentence,
+where gateways repeat what they were asked."""
 
 
 class Unusable(Exception):

@@ -128,6 +128,7 @@ def _step(step: Step, longest: int) -> Iterable[RenderableType]:
     said = step.thought or (step.completion.text if step.completion else "")
     rows: list[tuple[str, str, str]] = [("thought", plain(said, longest, keep="\n\t"), "")]
     rows += [("action", shown_action(action), "cyan") for action in step.actions]
+    rows += [("note", plain(each, longest), "yellow") for each in step.notes]
     rows += [("result", plain(each, longest, keep="\n\t"), "") for each in step.results]
     rows += [("screen", plain(step.screen), "dim")]
     for name, value, style in rows:

@@ -27,6 +27,9 @@ class Told(Protocol):
         """So many leases there will be in all."""
 
 
+_AGAIN_S = 1.0
+
+
 class Demand:
     """The leases of one start of a run."""
 
@@ -63,3 +66,5 @@ class Demand:
                 await pool.expect(self.leases)
             except DeskrollError as error:
                 _log.info("the pool was not told how many desktops are still wanted: %s", error)
+                self._changed.set()
+                await asyncio.sleep(_AGAIN_S)  # it is away, and is asked again when it may be back

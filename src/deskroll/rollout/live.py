@@ -104,7 +104,7 @@ class Live:
 
     def give_back(self) -> None:
         """End it if it has not begun."""
-        if not self.begun and not self.cancelled:
+        if not self.begun and not self.cancelled and not self._sealing:
             self.given_back = True
             self.stop(None)
 

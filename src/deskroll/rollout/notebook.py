@@ -113,17 +113,22 @@ class Notebook:
         given: object = score  # a plug-in's, so anything
         if not isinstance(given, Score) or not (given.value is None or math.isfinite(given.value)):
             raise EvaluatorError(f"the evaluation gave {given!r:.200}; a Score with a finite value, or none, is wanted")
-        brief = {name: self._brief(getattr(score, name)) for name in ("found", "expected")}
-        self._stop, self._score, self.judged = ending.stop, msgspec.structs.replace(score, **brief), True
+        kept = {name: self._brief(getattr(score, name)) for name in ("found", "expected")}
+        kept["reason"] = self._hidden(score.reason)
+        self._stop, self._score, self.judged = ending.stop, msgspec.structs.replace(score, **kept), True
 
     def _brief(self, text: object) -> str | None:
         """Short, writable and without secrets, whoever wrote it."""
-        return None if text is None else shorten(self._traces.hide(_writable(str(text))))
+        return None if text is None else shorten(self._hidden(text))
+
+    def _hidden(self, text: object) -> str:
+        """Writable and without secrets."""
+        return self._traces.hide(_writable(str(text)))
 
     def failed(self, error: DeskrollError) -> None:
         """It failed: by the agent, which is scored 0, or by anything else, which is not scored."""
         failure = Failure.of(error)
-        message, trace = self._traces.hide(failure.message), self._traced(error, ERROR)
+        message, trace = self._hidden(failure.message), self._traced(error, ERROR)
         self._failure = failure = msgspec.structs.replace(failure, message=message, trace=trace)
         self._stop = StopReason.FAILURE
         blamed = failure.failure_class is FailureClass.AGENT

@@ -100,9 +100,9 @@ def is_masked(value: object) -> bool:
     return isinstance(value, str) and MASK in value
 
 
-def _is_secret(name: str) -> bool:
-    """Whether a part of a dotted name says so."""
-    return any(_SECRET.search(_CAMEL.sub("_", part.strip())) for part in name.split("."))
+def _is_secret(name: object) -> bool:
+    """Whether a part of a dotted name says so; YAML knows names that are numbers."""
+    return any(_SECRET.search(_CAMEL.sub("_", part.strip())) for part in str(name).split("."))
 
 
 def _value(value: Any, *, secret: bool) -> Any:

@@ -34,7 +34,11 @@ class RunBudget:
         """Until its time is over; None where there is no end to it."""
         if self._time_limit is None:
             return None
-        return max(0.0, self._time_limit - self._before - (time.monotonic() - self._since))
+        return max(0.0, self._time_limit - self._seconds_used)
+
+    @property
+    def _seconds_used(self) -> float:
+        return self._before + time.monotonic() - self._since
 
     def used_up(self) -> str:
         """What is used up, in words; empty while nothing is."""
@@ -48,8 +52,13 @@ class RunBudget:
     def raised(self) -> str:
         """The setting that lets it go on, with twice as much."""
         if self._cost_limit is not None and self._cost >= self._cost_limit:
-            return f"limits.run_cost_usd={2 * max(self._cost_limit, self._cost):.3g}"
-        return f"limits.run_time={2 * (self._time_limit or 0.0):g}"
+            return f"limits.run_cost_usd={_number(2 * max(self._cost_limit, self._cost))}"
+        return f"limits.run_time={_number(2 * max(self._time_limit or 0.0, self._seconds_used))}"
+
+
+def _number(value: float) -> str:
+    """As everybody reads it: 2000, not 2e+03."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def _ended(index: Index) -> list[Episode]:

@@ -121,7 +121,7 @@ def attention(
                 f"{name_of(each.key, each.attempt)} for {waited:.0f} s"
             )
     for load in endpoints:
-        silent = _silent_s(load)
+        silent = load.silent_s
         error = f"; last error: {load.last_error}" if load.last_error else ""
         if _is_failing(load, after):
             since = "yet" if load.since_answer_s is None else f"for {load.since_answer_s:.0f} s"
@@ -138,13 +138,6 @@ def attention(
     return lines
 
 
-def _silent_s(load: EndpointLoad) -> float:
-    """For how long a server has answered nobody, of the time in which somebody has waited for it."""
-    if not load.in_flight:
-        return 0.0
-    return load.oldest_s if load.since_answer_s is None else min(load.oldest_s, load.since_answer_s)
-
-
 def _is_failing(load: EndpointLoad, after: float) -> bool:
     """Whether a server answers, if at all, with nothing that can be used."""
     return load.failures > 2 and (load.since_answer_s is None or load.since_answer_s > after)
@@ -154,7 +147,7 @@ def _server_trouble(endpoints: Sequence[EndpointLoad], asking: int, busy: int) -
     """What is wrong with the model's server, while so many of those that are busy wait for it; empty: nothing is."""
     if any(_is_failing(each, _FAILING_S) for each in endpoints):
         return "the model's server, which gives no usable answers"
-    silent = max(map(_silent_s, endpoints), default=0.0)
+    silent = max((each.silent_s for each in endpoints), default=0.0)
     if silent > _FAILING_S and asking * 2 > busy:
         return f"the model's server, which has answered nobody for {silent:.0f} s"
     return ""

@@ -37,9 +37,9 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """None where it was not scored."""
     score: float | None
     reason: str
-    found: str | None
-    """What was judged, in brief."""
-    expected: str | None
+    found: str | None = None
+    """What was judged, in brief; older runs do not have it."""
+    expected: str | None = None
     stop: str
     error: str | None
     failure_class: str | None

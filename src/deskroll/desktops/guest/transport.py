@@ -36,7 +36,7 @@ _LONGEST_REASON = 4000
 """Characters of an error that a guest reports; a traceback fits."""
 _TIMED_OUT = re.compile(r" timed out after [\d.]+ seconds$|^Execution timeout: ")
 """How guests, OSWorld's and ours, say that they have killed a command."""
-_CAUSE_S = 1.5
+_CAUSE_S = 5.0
 """How long to wait for the word of those who keep a desktop, when it is lost."""
 _MARGIN = 0.9
 """The guest is told a little less than we wait, so that its own explanation arrives in time."""

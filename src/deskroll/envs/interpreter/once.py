@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
+from deskroll.clocks import running_time
 from deskroll.envs.interpreter.interpreter import permit
 from deskroll.envs.interpreter.output import Said
 from deskroll.envs.interpreter.process import Outcome, Process
@@ -23,15 +23,14 @@ class Once(Record, frozen=True):
 
 async def run_once(limits: Limits, snippets: Sequence[str]) -> Once:
     """Run snippets in order, all within the limits; `SetupError` where no sandbox can be had."""
-    loop = asyncio.get_running_loop()
     async with permit():
         process = Process(limits)
         try:
             await process.ready()
-            deadline, said = loop.time() + limits.timeout, Said(limits.output_chars)
+            deadline, said = running_time() + limits.timeout, Said(limits.output_chars)
             for place, source in enumerate(snippets, 1):
                 said = Said(limits.output_chars)
-                left = max(deadline - loop.time(), 0.0)
+                left = max(deadline - running_time(), 0.0)
                 outcome = await process.run(source, left, said, last=place == len(snippets))
                 if outcome is Outcome.GONE:
                     return Once(shown=said.text(), note=await process.how_it_ended())

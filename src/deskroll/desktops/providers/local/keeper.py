@@ -28,7 +28,7 @@ from deskroll.desktops.providers.local import namespaces, network, places, sandb
 from deskroll.desktops.providers.local.limits import ControlGroup, set_rlimits
 from deskroll.desktops.providers.local.syscalls import RULES
 from deskroll.desktops.providers.local.watching import Watch
-from deskroll.desktops.providers.local.wire import Booted, Failed, Report, Request, encode_report
+from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, encode_report
 from deskroll.errors import BootError
 from deskroll.host import keyring, seccomp
 from deskroll.host.bubblewrap import memory_file
@@ -62,10 +62,13 @@ def keep(request: Request, link_file: int, listen_file: int) -> int:
         last = desktop.watch(link, guest).until_gone(lambda lost: _report(link, lost))
     except Exception as error:  # noqa: BLE001  (this is where a desktop's failures become a report)
         last = Failed(message=str(error) if isinstance(error, BootError) else traceback.format_exc())
-    finally:
+    if last.message:  # whoever held it waits for this word, and taking a desktop away may last
+        _report(link, Lost(message=last.message, cause=last.cause))
+    try:
         desktop.end()
+    finally:
         shutil.rmtree(request.folder, ignore_errors=True)
-    _report(link, last)
+        _report(link, last)
     return 0
 
 

@@ -32,7 +32,11 @@ def serve(control: socket.socket) -> None:
         if (pid := os.fork()) == 0:
             control.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            os._exit(keeper.keep(request, *files))
+            code = 1
+            try:
+                code = keeper.keep(request, *files)
+            finally:
+                os._exit(code)  # a fork must never return into its parent's code
         with contextlib.suppress(OSError):  # the provider is gone; its keeper sees that, too
             os.write(files[0], encode_report(Started(keeper_pid=pid)))
         for file in files:

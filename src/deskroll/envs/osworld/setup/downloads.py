@@ -89,6 +89,8 @@ def bundled(url: str, folder: Path | None) -> Path:
         path = resolve_below(folder, url)
     except OSError:
         raise SetupError(f"{plain(url)!r} is outside the folder of the tasks, {folder}") from None
+    if any(part.startswith(".") for part in path.relative_to(folder.resolve()).parts):  # by a link
+        raise SetupError(f"{plain(url)!r} is no address, and no file that comes with a task: it leads to a hidden one")
     if not path.is_file():
         raise SetupError(f"{plain(url)!r} is no address, and there is no file {path}")
     return path
