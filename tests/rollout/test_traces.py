@@ -171,6 +171,9 @@ async def test_no_secret_is_kept_of_it(runs: Runs, monkeypatch: pytest.MonkeyPat
     ("text", "kept"),
     [
         ('headers = {"Authorization": "Bearer abcdefghijkl"}', f'headers = {{"Authorization": "{MASK}"}}'),
+        ("Cookie: sid=abc; session=deadbeef\nnext", f"Cookie: {MASK}\nnext"),
+        ('password: "my secret pass" n', f'password: "{MASK}" n'),
+        ("Authorization: Token abcdef123456", f"Authorization: {MASK}"),
         ("sent Bearer abcdef.ghijkl to x", f"sent Bearer {MASK} to x"),
         ("api_key='hush', n=3", f"api_key='{MASK}', n=3"),
         ("os.environ['MY_TOKEN'] = 'hush'", f"os.environ['MY_TOKEN'] = '{MASK}'"),

@@ -18,9 +18,14 @@ _KEY = re.compile(r"([\w-]+)[\"']?\s*:(?!//)")
 _LOGIN = re.compile(r"(\w://)[^\s/?#]+@")
 _QUERY = re.compile(r"(\w://[^\s?#]*[?#])\S+")
 _NAMED = re.compile(
-    r"((?<![\w.-])([\w.-]+)[\"']?\]?\s{0,9}[:=]\s{0,9}[\"']?)(?!//)(?:(?:Bearer|Basic)\s+)?[^\s\"',;&}]+"
+    r"((?<![\w.-])([\w.-]+)[\"']?\]?\s{0,9}[:=]\s{0,9})(?!//)"
+    r"(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|(?:(?:Bearer|Basic)\s+)?[^\s\"',;&}]+)"
 )
 """A value behind its name, as environments, settings and mappings are written."""
+_HEADER = re.compile(
+    r"(?i)(?<![\w.-])((?:set-)?cookie|(?:proxy-)?authorization)([\"']?\s{0,9}[:=]\s{0,9}[\"']?)[^\"'\n]+"
+)
+"""A header of HTTP, of which all is the value."""
 _ORDINARY = re.compile(r"(?i)keys?|sig(nature)?s?|\w+Error")
 """Names that stand in any text; a KeyError is about no key of that kind."""
 _SHORTEST, _USUAL = 4, "password"
@@ -71,12 +76,14 @@ def masked_text(text: str, secrets: Iterable[str] = ()) -> str:
     """A text without these secrets, and without those that it names itself: `token=…`, `"password": "…"`, addresses."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
-    return _API_KEY.sub(MASK, _BEARER.sub(rf"\1 {MASK}", _NAMED.sub(_masked_value, _address(text))))
+    text = _HEADER.sub(rf"\1\2{MASK}", _address(text))
+    return _API_KEY.sub(MASK, _BEARER.sub(rf"\1 {MASK}", _NAMED.sub(_masked_value, text)))
 
 
 def _masked_value(found: re.Match[str]) -> str:
     secret = _is_secret(found[2]) and not _ORDINARY.fullmatch(found[2])
-    return f"{found[1]}{MASK}" if secret else found[0]
+    quote = found[3][0] if found[3][0] in "\"'" else ""
+    return f"{found[1]}{quote}{MASK}{quote}" if secret and found[3] != quote * 2 else found[0]
 
 
 def _secret_values(value: object, *, secret: bool) -> Iterator[str]:

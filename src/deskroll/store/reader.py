@@ -132,9 +132,7 @@ class Run:
 
 def find_run(path: str | Path, *, newest: bool = False) -> str:
     """The folder of the run that `path` means; of several in it, the newest where that is asked for."""
-    text = expand_home(str(path)).rstrip("/") or "/"
-    if text.rpartition("/")[2] == paths.RUN_JSON:
-        text = text.rpartition("/")[0] or ("/" if text.startswith("/") else ".")
+    text = _folder(path)
     storage = Storage.at(text)
     if storage.exists(paths.RUN_JSON):
         return text
@@ -153,9 +151,17 @@ def find_run(path: str | Path, *, newest: bool = False) -> str:
 
 def list_runs(path: str | Path) -> list[str]:
     """The folders of all runs in a folder, newest first; that of a run itself is one."""
-    text = str(path).rstrip("/") or "/"
+    text = _folder(path)
     storage = Storage.at(text)
     return [text] if storage.exists(paths.RUN_JSON) else [folder for _, folder in _runs(storage, text)]
+
+
+def _folder(path: str | Path) -> str:
+    """The folder that somebody named, by itself or by the run.json in it."""
+    text = expand_home(str(path)).rstrip("/") or "/"
+    if text.rpartition("/")[2] == paths.RUN_JSON:
+        text = text.rpartition("/")[0] or ("/" if text.startswith("/") else ".")
+    return text
 
 
 def _runs(storage: Storage, text: str) -> list[tuple[float, str]]:

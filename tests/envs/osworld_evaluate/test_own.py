@@ -205,8 +205,8 @@ def test_a_resume_refuses_another_one(deskroll: Commands, env: dict[str, str], t
     (tmp_path / "check.py").write_text("def check(result):\n    return result is None\n")
     command = ["run", "t.jsonl", "--agent", "noop", "--provider", "sim", "--num-vms", "1", "--run-id", "one"]
     done = deskroll(*command, "--set", "workers=1", "--json", cwd=tmp_path, env=env)
-    assert done.code == 0, done.err
-    assert json.loads(done.out)["overall"]["successes"] == 1
+    assert done.code == 1, done.err  # a simulated desktop shows nothing that could be judged
+    assert json.loads(done.out)["overall"]["unscored"] == 1
     (tmp_path / "check.py").write_text("def check(result):\n    return 0\n")
     refused = deskroll("run", "--resume", "results/one", cwd=tmp_path, env=env)
     assert refused.code == 2

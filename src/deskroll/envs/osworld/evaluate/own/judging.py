@@ -1,8 +1,8 @@
 """One part judged by a function of the task's own.
 
-Guarantees: it takes no more time and memory than its limits; what it raises, and what is no number from 0 to 1, is not
-scored, unless the function gets on with the expected file in the place of the agent's: then that file is at fault, and
-the part is 0.
+Guarantees: it takes no more time and memory than its limits. What it raises, what takes more, and what is no number
+from 0 to 1, is not scored, unless the function gets on with the expected file in the place of the agent's: then that
+file is at fault, and the part is 0.
 """
 
 from __future__ import annotations
@@ -94,9 +94,7 @@ async def _called(part: Part, folder: Path | None, given: dict[str, object]) -> 
         ended = await run_once(LIMITS, snippets)
     except (SetupError, MissingDependency) as error:
         raise EvaluatorError(f"{part.func}: {error}") from error
-    if ended.note:
-        raise EvaluatorError(f"{part.func}: {ended.note}")
-    return _understood(part, ended.shown, seal)
+    return Answer(error=ended.note) if ended.note else _understood(ended.shown, seal)
 
 
 def _sent(value: object) -> dict[str, Any]:
@@ -107,7 +105,7 @@ def _sent(value: object) -> dict[str, Any]:
     return {"value": msgspec.to_builtins(value)}
 
 
-def _understood(part: Part, shown: str, seal: str) -> Answer:
+def _understood(shown: str, seal: str) -> Answer:
     """The answer, when it is one of this very call."""
     try:
         text = ast.literal_eval(shown.strip())
@@ -115,4 +113,4 @@ def _understood(part: Part, shown: str, seal: str) -> Answer:
             return msgspec.json.decode(text.removeprefix(seal), type=Answer)
     except (ValueError, SyntaxError, MemoryError, RecursionError, msgspec.MsgspecError):
         pass  # no answer of ours looks so
-    raise EvaluatorError(f"{part.func}: it broke its sandbox's answer; it showed: {plain(shown)}")
+    return Answer(error=f"it broke its sandbox's answer; it showed: {plain(shown)}")
