@@ -14,7 +14,7 @@ export PYTHON
 help:
 	@echo 'make demo      deskroll at work on embedded desktops: no key, no virtual machine'
 	@echo 'make test      the test suite                     (PYTEST_ARGS="-k pool")'
-	@echo 'make soak      500 kills, stops and clock steps  (SOAK=1: a ninth of that)'
+	@echo 'make soak      500 kills, stops and clock steps  (SOAK=1: a tenth of that)'
 	@echo 'make lint      ruff and mypy'
 	@echo 'make format    let ruff rewrite the sources'
 	@echo 'make bench     the benchmarks                     (BENCH=pool BENCH_ARGS=--quick)'
@@ -34,7 +34,7 @@ test:
 	@scripts/test $(PYTEST_ARGS)
 
 soak:
-	@scripts/prepare dev local demo test
+	@scripts/prepare dev local network demo test
 	@DESKROLL_SOAK=$(SOAK) scripts/test -s tests/rollout/test_nothing_lost.py
 
 lint:
