@@ -5,7 +5,7 @@
 #   BENCH=pool BENCH_ARGS=--quick       which benchmark `make bench` runs (all, unless told), and how
 SHELL := /bin/bash
 PYTHON ?= python3
-SOAK ?= 10
+SOAK ?= 11
 BENCH ?= desktop recording suite pool engine scale
 export PYTHON
 
@@ -14,7 +14,7 @@ export PYTHON
 help:
 	@echo 'make demo      deskroll at work on embedded desktops: no key, no virtual machine'
 	@echo 'make test      the test suite                     (PYTEST_ARGS="-k pool")'
-	@echo 'make soak      500 kills, stops and clock steps  (SOAK=1: a tenth of that)'
+	@echo 'make soak      500 kills, stops and clock steps  (SOAK=1: 46 of them)'
 	@echo 'make lint      ruff and mypy'
 	@echo 'make format    let ruff rewrite the sources'
 	@echo 'make bench     the benchmarks                     (BENCH=pool BENCH_ARGS=--quick)'

@@ -15,4 +15,5 @@ def _shown() -> float:
     return _wall() + float(Path(os.environ["JUMPING_CLOCK"]).read_text() or 0)
 
 
-time.time = _shown
+if "JUMPING_CLOCK" in os.environ:  # what such a process starts may have been given the folder alone
+    time.time = _shown

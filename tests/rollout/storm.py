@@ -32,7 +32,7 @@ from deskroll.store import Run
 from deskroll.store.journal import Opened, Reopened, Sealed, Started
 from tests.desktops.conftest import host_processes, leftovers
 
-FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+JUMPING_CLOCK = Path(__file__).parent.parent / "jumping_clock"
 CLOCK_STEP_S = 3600.0
 PATIENCE_S = 180.0
 """Without a new outcome for so long, a storm has found a run that hangs."""
@@ -87,7 +87,7 @@ class Storm:
         self._write("tasks.jsonl", "".join(json.dumps(each) + "\n" for each in self.weather.tasks))
         self._write("run.yaml", json.dumps(dict(self.weather.settings)))
         self._write("script.yaml", self.weather.script)
-        self._write("clock", "+0")
+        self._write("clock", "0")
 
     def _write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
@@ -181,14 +181,8 @@ class Storm:
         """Where the deck steps the clock: one that a file moves, for the coordinator and its workers."""
         if not any(each.how == "step" for each in self.weather.blows):
             return dict(os.environ)
-        assert FAKETIME is not None, "libfaketime is not there: `make setup` installs it"
-        return {
-            **os.environ,
-            "LD_PRELOAD": str(FAKETIME),
-            "FAKETIME_TIMESTAMP_FILE": str(self.folder / "clock"),
-            "FAKETIME_CACHE_DURATION": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }
+        path = os.pathsep.join(filter(None, [str(JUMPING_CLOCK), os.environ.get("PYTHONPATH")]))
+        return {**os.environ, "PYTHONPATH": path, "JUMPING_CLOCK": str(self.folder / "clock")}
 
     def _status(self, pid: int) -> RunStatus | None:
         sockets = Path(os.environ["DESKROLL_RUNTIME_DIR"]) / "runs"
