@@ -90,7 +90,7 @@ def test_a_run_without_the_account_is_refused_as_a_whole() -> None:
         OSWorldEnv.prepare(tasks, OSWorldSettings(), Path())
 
 
-async def test_what_is_done_before_judging_has_the_runs_own_settings(sim: GuestDesktop, tmp_path: Path) -> None:
+async def test_what_is_done_before_judging_has_the_runs_own_settings(local: GuestDesktop, tmp_path: Path) -> None:
     file = {"url": "https://files.invalid/a", "path": "/home/user/a.txt"}
     evaluator = {
         "func": "exact_match",
@@ -102,7 +102,7 @@ async def test_what_is_done_before_judging_has_the_runs_own_settings(sim: GuestD
     settings = OSWorldSettings(cache_dir=str(tmp_path / "cache"), offline=True)
     ending = Ending(stop=StopReason.DONE)
     with pytest.raises(EvaluatorError, match=r"offline is set; put the file at .*cache/t/.*_a\.txt"):
-        await OSWorldEnv(task, settings, Means(desktop=sim)).score(ending)
+        await OSWorldEnv(task, settings, Means(desktop=local)).score(ending)
     tmp_path.joinpath("a").write_text("hello")
     mirrored = settings.model_copy(update={"mirrors": {"https://files.invalid/": f"{tmp_path.as_uri()}/"}})
-    assert (await OSWorldEnv(task, mirrored, Means(desktop=sim)).score(ending)).value == 1.0
+    assert (await OSWorldEnv(task, mirrored, Means(desktop=local)).score(ending)).value == 1.0
