@@ -157,7 +157,8 @@ class Kit:
 
     def silence(self, asked_s: float) -> float:
         """For how long the model's server has answered nobody, of the time since it was asked."""
-        return min(asked_s, self._model.load().silent_s)
+        since = self._model.load().since_answer_s  # its request was cancelled with the time, so none is open
+        return asked_s if since is None else min(asked_s, since)
 
     def agent(self, order: Order, env: Env, tools: Sequence[Tool], scribe: AttemptWriter) -> Agent:
         """The agent of one attempt."""
