@@ -14,6 +14,7 @@ class Echo(socketserver.BaseRequestHandler):
     def handle(self):
         while data := self.request.recv(65536):
             self.request.sendall(data)
+socketserver.ThreadingTCPServer.request_queue_size = 256  # of 5, the kernel drops those who come all at once
 socketserver.ThreadingTCPServer(("127.0.0.1", 7777), Echo).serve_forever()
 """
 UPPER = """
