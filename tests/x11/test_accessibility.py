@@ -332,6 +332,7 @@ def _answers(own_name: str) -> dict[str, tuple[str, Any]]:
         "GetExtents": ("s", "somewhere"),
         "CharacterCount": ("v", Variant("s", "many")),
         "CurrentValue": ("v", Variant("s", "much")),
+        "GetAll": ("a{sv}", {"CurrentValue": Variant("s", "much"), "MaximumValue": Variant("d", 7.5)}),
         "GetActions": ("a(sss)", [["", "\x01", ""], ["", "twice", ""]]),
         "GetName": ("s", "click"),
         "GetItems": ("s", "none"),
@@ -339,7 +340,7 @@ def _answers(own_name: str) -> dict[str, tuple[str, Any]]:
 
 
 @asynccontextmanager
-async def lying_program(session_bus_address: str, offers: str = "") -> AsyncIterator[None]:
+async def lying_program(session_bus_address: str, offers: str = "", toolkit: str = "") -> AsyncIterator[None]:
     """`offers`: where it says that it can be asked past the bus."""
     session = await MessageBus(bus_address=session_bus_address).connect()
     address = await _call(session, "org.a11y.Bus", "/org/a11y/bus", "org.a11y.Bus", "GetAddress")
@@ -347,7 +348,11 @@ async def lying_program(session_bus_address: str, offers: str = "") -> AsyncIter
     await session.wait_for_disconnect()
     bus = await MessageBus(bus_address=address).connect()
     name = str(bus.unique_name)
-    answers = {**_answers(name), "GetApplicationBusAddress": ("s", offers)}
+    answers = {
+        **_answers(name),
+        "GetApplicationBusAddress": ("s", offers),
+        "ToolkitName": ("v", Variant("s", toolkit)),
+    }
 
     def answer(message: Message) -> Message | None:
         if message.message_type is not MessageType.METHOD_CALL:
@@ -386,6 +391,14 @@ async def test_a_lying_program_costs_itself_only(xsession: XSession, reader: Acc
     assert Cut("liar & co", CutReason.WIDTH) in tree.cuts, "a billion children were not asked for"
 
 
+async def test_a_lying_program_of_gtk_keeps_what_is_a_number(xsession: XSession, reader: Accessibility) -> None:
+    async with lying_program(xsession.env["DBUS_SESSION_BUS_ADDRESS"], toolkit="gtk"):
+        tree = await reader.read(Limits(max_depth=2, silence_s=30, deadline_s=60))
+    liar = next(a for a in ET.fromstring(tree.xml) if a.get("name") == "liar & co")
+    values = {name: liar.get(key("val", name)) for name in ("value", "min", "max", "step")}
+    assert values == {"value": None, "min": None, "max": "7.5", "step": None}
+
+
 @pytest.mark.parametrize("offer", ["nowhere", "hangs up", "talks nonsense", "says nothing", "another bus"])
 async def test_a_way_past_the_bus_that_leads_nowhere_is_not_taken(
     xsession: XSession, reader: Accessibility, tmp_path: Path, offer: str
@@ -409,7 +422,7 @@ async def test_a_way_past_the_bus_that_leads_nowhere_is_not_taken(
     assert (await reader.read(PATIENT)).cuts == ()
 
 
-async def test_programs_are_asked_past_the_bus(xsession: XSession, reader: Accessibility) -> None:
+async def test_the_bus_is_woken_once_for_many_questions(xsession: XSession, reader: Accessibility) -> None:
     xsession.start("mousepad")
     whole, _ = await tree_with(reader, mousepad_is_active, "mousepad is there, and active")
     daemon = a11y_daemon(xsession)

@@ -70,11 +70,29 @@ class NoAnswer(Exception):
         self.reason = reason
 
 
-class Connection:
-    """One connection to the accessibility bus or to a program. Answers are matched to calls by serial number."""
+class _Bus(MessageBus):
+    """dbus-fast's connection, which can send many messages with one call of the kernel."""
 
-    def __init__(self, bus: MessageBus) -> None:
+    def send_together(self, messages: Sequence[Message]) -> None:
+        """Send them in their order. If the connection is found closed, that ends it, as in `send`."""
+        if self._writer is None:  # it was never connected
+            return
+        sent = self._loop.create_future()
+        self._writer.messages.append((bytearray().join(each._marshall(False) for each in messages), None, sent))
+        self._writer.schedule_write()
+        if sent.done():
+            sent.exception()  # whoever waits learns it from the connection; asyncio would log it as never retrieved
+
+
+class Connection:
+    """One connection to the accessibility bus or to a program. Answers are matched to calls by serial number.
+
+    Calls that are posted in one turn of the event loop are sent together.
+    """
+
+    def __init__(self, bus: _Bus) -> None:
         self._bus = bus
+        self._unsent: list[Message] = []
         self._waiting: dict[int, Callable[[Message], None]] = {}
         self.lost = asyncio.create_task(self._until_lost(), name="accessibility bus")
         """Done when the connection has ended, with the reason."""
@@ -100,12 +118,9 @@ class Connection:
             serial=serial, validate=False,
         )  # fmt: skip
         self._waiting[serial] = on_answer
-        try:
-            sent = self._bus.send(message)
-        except OSError:
-            return  # the socket was found closed under this very call: `lost` tells those who wait
-        if sent.done():
-            sent.exception()  # the same; asyncio would log it as never retrieved
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._unsent.append(message)
 
     def drop_lost(self) -> None:
         """Forget the connections to programs that have ended."""
@@ -118,6 +133,11 @@ class Connection:
         if self._bus.connected:
             self._bus.disconnect()
         await asyncio.wait({self.lost})
+
+    def _send(self) -> None:
+        messages, self._unsent = self._unsent, []
+        if self.alive:
+            self._bus.send_together(messages)
 
     def _on_message(self, message: Message) -> bool:
         on_answer = self._waiting.pop(message.reply_serial, None)
@@ -244,7 +264,7 @@ async def connect(session_bus_address: str, timeout_s: float) -> Connection:
     try:
         async with asyncio.timeout(timeout_s):
             address = await bus_address(session_bus_address)
-            return Connection(await MessageBus(bus_address=address).connect())
+            return Connection(await _connected(address))
     except TimeoutError as error:
         raise DesktopTimeout(f"{where} gave no answer within {timeout_s:g} s: the desktop is stuck") from error
     except (OSError, EOFError, DBusFastError) as error:
@@ -257,9 +277,15 @@ async def _connect_direct(address: str, timeout_s: float) -> Connection | None:
         return None
     try:
         async with asyncio.timeout(timeout_s):
-            return Connection(await MessageBus(bus_address=address).connect())
+            return Connection(await _connected(address))
     except Exception:  # noqa: BLE001 - any program may be at the other end, and say anything
         return None
+
+
+async def _connected(address: str) -> _Bus:
+    bus = _Bus(bus_address=address)
+    await bus.connect()
+    return bus
 
 
 async def bus_address(session_bus_address: str) -> str:

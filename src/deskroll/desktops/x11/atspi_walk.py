@@ -7,8 +7,8 @@ are missing whether one call was in flight or sixty-four.
 
 Shorter ways exist and are not taken, since looking must change nothing. AT-SPI's list of all objects (`Cache.GetItems`)
 is there only while somebody listens for events, and with a listener GTK's icon views call what they show hidden. All
-values in one question (`GetAll`) end Chromium. A list of all that shows (`Collection.GetMatches`) makes LibreOffice go
-through the billion cells of a sheet, and nothing stops it.
+values in one question (`GetAll`) end Chromium, so only GTK's programs are asked for them in that way. A list of all
+that shows (`Collection.GetMatches`) makes LibreOffice go through the billion cells of a sheet, and nothing stops it.
 
 For the screen (`Scope.SHOWN`) an object is asked for its states first. Of what does not show, only what is below is
 looked at, since objects that show are found below such that do not (the lines of Calc's input field, the chosen one of
@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from dbus_fast import Variant
 from dbus_fast.validators import is_bus_name_valid
 
 from deskroll.desktops.x11.atspi_bus import Call, Method, NoAnswer, Window, property_of
@@ -69,6 +70,8 @@ _VALUE_NAMES = {
     "step": "MinimumIncrement",
 }
 _VALUE_PROPERTIES = {key: property_of(_VALUE, name, "d") for key, name in _VALUE_NAMES.items()}
+_VALUES = Method("org.freedesktop.DBus.Properties", "GetAll", "s", "a{sv}", (_VALUE,))
+"""All of them in one question."""
 
 Question = tuple[Node, str, Call]
 """The field of a node that an answer fills, and the call that brings it."""
@@ -187,7 +190,9 @@ class ProgramWalk:
             yield node, "extents", Call(ref, _EXTENTS)
         if "Text" in node.interfaces:
             yield node, "character_count", Call(ref, _CHARACTER_COUNT)
-        if "Value" in node.interfaces and self._all:
+        if "Value" in node.interfaces and self._all and self._is_gtk:
+            yield node, "values", Call(ref, _VALUES)
+        elif "Value" in node.interfaces and self._all:
             for key, method in _VALUE_PROPERTIES.items():
                 yield node, f"values.{key}", Call(ref, method)
         if "Action" in node.interfaces and self._all:
@@ -246,6 +251,8 @@ def _store(node: Node, field: str, answer: object) -> None:
     name, _, key = field.partition(".")
     if field == "interfaces":
         node.interfaces = _short(cast(list[str], answer))
+    elif field == "values":
+        node.values = _numbers(cast(dict[str, Variant], answer))
     elif name == "values":
         node.values[key] = cast(float, answer)
     else:
@@ -259,6 +266,11 @@ def _is_cell(node: Node) -> bool:
 def _is_object(ref: Ref) -> bool:
     """An invalid bus name in a call would make the bus throw us out, and any program may write one."""
     return ref[1] != NULL_PATH and is_bus_name_valid(ref[0])
+
+
+def _numbers(properties: dict[str, Variant]) -> dict[str, float]:
+    found = {key: properties.get(name) for key, name in _VALUE_NAMES.items()}
+    return {key: each.value for key, each in found.items() if each is not None and each.signature == "d"}
 
 
 def _short(interfaces: list[str]) -> frozenset[str]:
