@@ -26,6 +26,7 @@ from deskroll.desktops.guest.marks import MARK, end_marked
 from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.desktops.providers.local import namespaces, network, places, sandbox
 from deskroll.desktops.providers.local.limits import ControlGroup, set_rlimits
+from deskroll.desktops.providers.local.memory import MemoryWatch
 from deskroll.desktops.providers.local.syscalls import RULES
 from deskroll.desktops.providers.local.watching import Watch
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, encode_report
@@ -58,8 +59,9 @@ def keep(request: Request, link_file: int, listen_file: int) -> int:
         seconds = _await_guest(guest, link, began + BOOT_TIMEOUT_S)
         seconds["boot"] = time.monotonic() - began
         grouped = desktop.group is not None
-        _report(link, Booted(sandbox_pid=desktop.pid, cgroup=grouped, seconds=seconds))
-        last = desktop.watch(link, guest).until_gone(lambda lost: _report(link, lost))
+        with contextlib.closing(desktop.watch(link, guest)) as watch:
+            _report(link, Booted(sandbox_pid=desktop.pid, cgroup=grouped, seconds=seconds))
+            last = watch.until_gone(lambda lost: _report(link, lost))
     except Exception as error:  # noqa: BLE001  (this is where a desktop's failures become a report)
         last = Failed(message=str(error) if isinstance(error, BootError) else traceback.format_exc())
     if last.message:  # whoever held it waits for this word, and taking a desktop away may last
@@ -177,7 +179,8 @@ class _Sandboxed:
     def watch(self, link: socket.socket, guest: int) -> Watch:
         """What of it is to be watched."""
         watch = Watch(link, guest)
-        watch.group, watch.first, watch.first_pid = self.group, self._pidfd, self.pid
+        watch.first, watch.first_pid = self._pidfd, self.pid
+        watch.memory = MemoryWatch(self.group.folders[0]) if self.group is not None else None
         watch.way_out = self._way_out.pidfd if self._way_out is not None else -1
         return watch
 

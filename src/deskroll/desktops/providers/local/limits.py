@@ -82,13 +82,15 @@ class ControlGroup:
         return used - int(stat.get("inactive_file" if unified else "total_inactive_file", 0)), most
 
     def killed_for_memory(self) -> int:
-        """How many of its processes the kernel has killed because the group had reached its limit."""
+        """How many of its processes the kernel has killed for want of memory, if the group ever reached its limit.
+
+        Over its whole life, and also where the last want was the machine's: `MemoryWatch` tells these apart.
+        """
         folder = self.folders[0]
         unified = (CGROUP_ROOT / "cgroup.controllers").exists()
         try:
             lines = (folder / ("memory.events" if unified else "memory.oom_control")).read_text().splitlines()
             events = dict(line.split() for line in lines)
-            # A kill counts here too when it was the whole machine that had no memory left.
             reached = int(events.get("oom", 0)) if unified else int((folder / "memory.failcnt").read_text())
         except (OSError, ValueError):
             return 0

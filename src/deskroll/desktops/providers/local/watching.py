@@ -2,8 +2,9 @@
 
 Guarantees: that a cause lies outside is said only of what nothing inside can bring about: the end of the namespace's
 first process, or of the stack that is its way to the network, while its own memory limit had killed nobody. That it
-lies inside is said of a part that failed or crashed, and of a kill by that limit. Nothing else is said for certain:
-whoever inside or outside sends a signal to a part, the part's end looks the same.
+lies inside is said of a part that failed or crashed, and of a kill by that limit (`memory.py` tells it from kills for
+want of memory elsewhere). Nothing else is said for certain: whoever inside or outside sends a signal to a part, the
+part's end looks the same.
 """
 
 from __future__ import annotations
@@ -17,30 +18,35 @@ from pathlib import Path
 import msgspec
 
 from deskroll.desktops.guest.session import CRASHES, Loss
-from deskroll.desktops.providers.local.limits import ControlGroup
+from deskroll.desktops.providers.local.memory import MemoryWatch
 from deskroll.desktops.providers.local.wire import Failed, Lost
 from deskroll.errors import DeathCause, plain
 
 _LONGEST_WORD = 4096
 """Bytes that are read of what a guest says."""
 _LOOK_S = 5.0
-"""How often the count of kills for want of memory is looked at; one of the last two spans tells what is recent."""
+"""How often the kills for want of memory are looked at; one of the last two spans tells what is recent."""
 _EXITING = 4
 """The flag of a process that is on its way out."""
 
 
 class Watch:
-    """What is watched of one desktop."""
+    """What is watched of one desktop. Use `close`."""
 
     def __init__(self, link: socket.socket, guest: int) -> None:
         self.link, self.guest = link, guest
-        self.group: ControlGroup | None = None
+        self.memory: MemoryWatch | None = None
+        """Of its control group; None: it has none."""
         self.first = -1
         """A pidfd of the first process of its namespaces; -1: it has none."""
         self.first_pid = 0
         self.way_out = -1
         """A pidfd of the stack that is its way to the network; -1: it has none."""
-        self._kills = [0, 0]
+
+    def close(self) -> None:
+        """Watch no more; the files are their owners' to close."""
+        if self.memory is not None:
+            self.memory.close()
 
     def until_gone(self, report: Callable[[Lost], None]) -> Failed:
         """Wait until the desktop has to go, and say why; nothing when its owner wants it so.
@@ -52,7 +58,7 @@ class Watch:
         while True:
             readable, _, _ = select.select(files, [], [], _LOOK_S)
             if not readable:
-                self._kills = [self._kills[1], self._count_kills()]
+                self._look_at_memory()
             elif self.link.fileno() in readable:
                 return Failed(message="")
             elif self.way_out in readable:
@@ -71,36 +77,41 @@ class Watch:
         except msgspec.MsgspecError:
             loss = Loss(message=said.decode(errors="replace"))
         # Of itself a guest may only say that it was its own doing: whoever took it over would say anything else.
-        inside = loss.cause is DeathCause.INSIDE or self._was_short_of_memory()
+        inside = DeathCause.INSIDE in (loss.cause, self._cause_of_kills())
         return Lost(message=plain(loss.message), cause=DeathCause.INSIDE if inside else DeathCause.UNKNOWN)
 
     def _end_of_all(self) -> Failed:
         """The guest is gone, alone or with everything: the first process goes last, so it says which."""
-        with_all = self.first >= 0 and _is_ending(self.first_pid)
+        with_all = self.first >= 0 and _is_ending(self.first, self.first_pid)
         message = "the first process of its namespaces died" if with_all else "its guest died"
-        if self._was_short_of_memory():
-            return Failed(message=message, cause=DeathCause.INSIDE)
-        return Failed(message=message, cause=DeathCause.OUTSIDE if with_all else DeathCause.UNKNOWN)
+        return Failed(message=message, cause=self._cause_if(outside=with_all))
 
     def _cause_of_lost_way(self) -> DeathCause:
-        if self._was_short_of_memory():
-            return DeathCause.INSIDE
         ended = os.waitid(os.P_PIDFD, self.way_out, os.WEXITED | os.WNOWAIT)
         killed = ended is not None and ended.si_code == os.CLD_KILLED and ended.si_status not in CRASHES
-        return DeathCause.OUTSIDE if killed else DeathCause.UNKNOWN
+        return self._cause_if(outside=killed)
 
-    def _was_short_of_memory(self) -> bool:
-        """Whether the limit of the desktop's own group has killed somebody just now."""
-        return self._count_kills() > self._kills[0]
+    def _cause_if(self, *, outside: bool) -> DeathCause:
+        """The cause of an end that looks as if it came from outside, or as if it could have come from anywhere."""
+        kills = self._cause_of_kills()
+        if kills is not None and kills is not DeathCause.OUTSIDE:
+            return kills
+        return DeathCause.OUTSIDE if outside else DeathCause.UNKNOWN
 
-    def _count_kills(self) -> int:
-        return self.group.killed_for_memory() if self.group is not None else 0
+    def _cause_of_kills(self) -> DeathCause | None:
+        return self.memory.cause_of_kills() if self.memory is not None else None
+
+    def _look_at_memory(self) -> None:
+        if self.memory is not None:
+            self.memory.look()
 
 
-def _is_ending(pid: int) -> bool:
+def _is_ending(pidfd: int, pid: int) -> bool:
     """Whether a process is on its way out, or gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return True
-    return bool(int(fields[6]) & _EXITING)
+    # Asked afterwards: while the process is there, its pid is nobody else's.
+    ended = bool(select.select([pidfd], [], [], 0)[0])
+    return ended or bool(int(fields[6]) & _EXITING)
