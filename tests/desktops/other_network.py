@@ -1,7 +1,9 @@
 """A machine with a network of its own, for tests: run as root, it boots a desktop there and prints what that reaches.
 
 This process goes to new network and mount namespaces. There it has the address 203.0.113.1, a resolver on its loopback,
-which knows one name, and another machine, 203.0.113.2, at the other end of a cable, which answers on port 80.
+which knows one name, and another machine, 203.0.113.2, at the other end of a cable, which answers on port 80. It also
+listens itself: on TCP, and to two groups of multicast, as machines do that look for each other's services. Whatever was
+sent before it prints is in what it prints: each listener hears a last word of its own first.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import asyncio
 import ctypes
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +26,10 @@ from deskroll.desktops.providers.local.provider import LocalProvider
 
 _NEW_NET, _NEW_MOUNTS, _PRIVATE, _BIND = 0x40000000, 0x20000, 16384 | 1 << 18, 4096
 HERE, THERE, NAME = "203.0.113.1", "203.0.113.2", b"\x05there\x04test\x00"
+GROUPS = (("224.0.0.251", 5353), ("239.255.255.250", 1900))
+"""Where machines ask for each other's services: mDNS and SSDP."""
+_DIE_WITH_PARENT = 1
+_LAST = b"the last word"
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -36,7 +43,8 @@ def _ip(*words: str) -> None:
 
 
 def _be_there(ready: int, go: int) -> None:
-    """The other machine: waits for its end of the cable, then serves."""
+    """The other machine: waits for its end of the cable, then serves, while this process lives."""
+    _libc.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
     _unshare(_NEW_NET)
     os.write(ready, b"1")
     os.read(go, 1)
@@ -61,6 +69,54 @@ def _resolve() -> None:
             server.sendto(asked[:2] + code + b"\0\1" + count + b"\0\0\0\0" + question + record, whence)
 
 
+class _Ears:
+    """Listens on TCP, and on UDP to the groups, to broadcasts and to what is sent to this machine itself."""
+
+    def __init__(self) -> None:
+        self._heard: list[str] = []
+        self._tcp = socket.create_server(("0.0.0.0", 8000))
+        self._udp = [self._join(*group) for group in GROUPS]
+        self._threads = [threading.Thread(target=self._take, daemon=True)]
+        self._threads += [threading.Thread(target=self._hear, args=(each,), daemon=True) for each in self._udp]
+        for thread in self._threads:
+            thread.start()
+
+    @staticmethod
+    def _join(group: str, port: int) -> socket.socket:
+        ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        ear.bind(("0.0.0.0", port))
+        for device in (HERE, "127.0.0.1"):
+            joined = socket.inet_aton(group) + socket.inet_aton(device)
+            ear.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
+        return ear
+
+    def _take(self) -> None:
+        while True:
+            visitor, whence = self._tcp.accept()
+            with visitor:
+                self._heard.append(f"TCP from {whence}")
+                if whence[0] == HERE and visitor.recv(100) == _LAST:
+                    self._heard.pop()
+                    return
+
+    def _hear(self, ear: socket.socket) -> None:
+        while (said := ear.recvfrom(100))[0] != _LAST:
+            self._heard.append(f"UDP from {said}")
+
+    def heard(self) -> list[str]:
+        """All that came until now, from anybody but this process."""
+        with socket.create_connection((HERE, 8000)) as last:
+            last.sendall(_LAST)
+        for group in GROUPS:  # by the way that others would come
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as last:
+                last.sendto(_LAST, group)
+        for thread in self._threads:
+            thread.join(60)
+            if thread.is_alive():
+                raise RuntimeError("a listener does not hear this machine itself")
+        return self._heard
+
+
 def _set_up() -> int:
     ready_read, ready = os.pipe()
     go_read, go = os.pipe()
@@ -81,8 +137,11 @@ def _set_up() -> int:
         file.write("nameserver 127.0.0.1\n")
     Path(file.name).chmod(0o644)
     target = str(Path("/etc/resolv.conf").resolve()).encode()
-    if _libc.mount(file.name.encode(), target, None, _BIND, None) != 0:
-        raise OSError(ctypes.get_errno(), "cannot set a resolver")
+    try:
+        if _libc.mount(file.name.encode(), target, None, _BIND, None) != 0:
+            raise OSError(ctypes.get_errno(), "cannot set a resolver")
+    finally:
+        Path(file.name).unlink()  # what is mounted stays
     return other
 
 
@@ -99,19 +158,12 @@ async def _look(code: str) -> object:
 def main() -> None:
     """Run the code, an argument, in a desktop; print what it printed, and whom this machine heard."""
     other = _set_up()
-    heard: list[str] = []
     threading.Thread(target=_resolve, daemon=True).start()
-    with socket.create_server(("0.0.0.0", 8000)) as server:
-
-        def listen() -> None:
-            while True:
-                heard.append(str(server.accept()[1]))
-
-        threading.Thread(target=listen, daemon=True).start()
-        try:
-            print(json.dumps({"inside": asyncio.run(_look(sys.argv[1])), "heard": heard}))
-        finally:
-            os.kill(other, 9)
+    ears = _Ears()
+    try:
+        print(json.dumps({"inside": asyncio.run(_look(sys.argv[1])), "heard": ears.heard()}))
+    finally:
+        os.kill(other, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -28,9 +29,10 @@ from tests.waiting import eventually
 
 SPEC = DesktopSpec(width=640, height=480, network=True)
 needs_network = pytest.mark.skipif(bool(network.missing()[0]), reason="this machine can give no desktop the network")
+needs_root = pytest.mark.skipif(os.getuid() != 0 or not shutil.which("ip"), reason="only root can make another network")
 
 KNOCK = """
-import json, select, socket, struct, sys
+import errno, json, select, socket, struct, sys
 ADDRESSES, PORT, NAME = json.loads(sys.argv[1])
 BIND_TO_DEVICE, UNICAST_IF, OPTIONS = 25, 50, 4
 def plain(s, a): s.connect((a, PORT))
@@ -73,7 +75,13 @@ while waiting and (ready := select.select(list(waiting), [], [], 2.0)[0]):
         try:
             if s.recv(10): reached.append(what)
         except OSError: pass
-print(json.dumps(reached))
+# What the stack does, it does in the order in which it was asked: when it has refused this, it has done all before.
+with socket.socket() as s:
+    s.settimeout(60)
+    try: s.connect(("10.0.2.2", PORT))
+    except OSError as error: last = errno.errorcode.get(error.errno, str(error))
+    else: last = "connected"
+print(json.dumps({"reached": reached, "last": last}))
 """
 SERVE = """
 import http.server, sys
@@ -111,7 +119,7 @@ class Host:
         with contextlib.suppress(OSError):
             while True:
                 visitor, whence = server.accept()
-                self.visits.append(f"TCP {whence}")
+                self.visits.append(f"TCP {whence!r}")
                 visitor.sendall(b"in")
                 visitor.close()
 
@@ -119,6 +127,23 @@ class Host:
         while (heard := self._udp.recvfrom(100))[0]:
             self.visits.append(f"UDP {heard}")
             self._udp.sendto(b"in", heard[1])
+
+    def all_visits(self) -> list[str]:
+        """Who has come until now: each listener takes one after the other, and this call comes last."""
+        with socket.create_connection(("127.0.0.1", self.port), 60) as tcp:
+            assert tcp.recv(10) == b"in", "the host does answer whoever reaches it"
+            own = [f"TCP {tcp.getsockname()!r}"]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
+            udp.settimeout(60)
+            udp.sendto(b"last", ("127.0.0.1", self.port))
+            assert udp.recv(10) == b"in"
+        with socket.socket(socket.AF_UNIX) as abstract:
+            abstract.settimeout(60)
+            abstract.bind("")  # any name of its own
+            abstract.connect("\0" + self.name)
+            assert abstract.recv(10) == b"in"
+            own.append(f"TCP {abstract.getsockname()!r}")
+        return [each for each in self.visits if each not in own and "b'last'" not in each]
 
     def close(self) -> None:
         """Stop listening, and wait until nobody does."""
@@ -155,10 +180,9 @@ async def test_two_desktops_with_the_network_see_neither_each_other_nor_the_host
     addresses = [*own_addresses(), "0.0.0.0", "10.0.2.2", "10.0.2.3", "169.254.169.254", "10.0.2.100"]
     knock = ["python3", "-c", KNOCK, json.dumps([addresses, host.port, host.name])]
     done = await asyncio.gather(one.run(knock), two.run(knock))
-    assert [(each.error, json.loads(each.output)) for each in done] == [("", []), ("", [])]
-    assert host.visits == []
-    with socket.create_connection(("127.0.0.1", host.port)) as check:
-        assert check.recv(10) == b"in", "the host does answer whoever reaches it"
+    said = [(each.error, json.loads(each.output)) for each in done]
+    assert said == [("", {"reached": [], "last": "ENETUNREACH"})] * 2
+    assert host.all_visits() == []
 
 
 async def _says_its_id(desktop: GuestDesktop) -> bool:
@@ -193,11 +217,11 @@ def test_the_hosts_own_addresses_are_read_from_its_routes() -> None:
 
 
 REACH = """
-import json, socket
+import json, socket, struct
 def reach(address, port, device=b""):
     try:
         with socket.socket() as s:
-            s.settimeout(5 if port == 80 else 0.5)
+            s.settimeout(30 if port == 80 else 0.5)
             if device: s.setsockopt(socket.SOL_SOCKET, 25, device)
             s.connect((address, port))
             return s.recv(10).decode()
@@ -210,18 +234,62 @@ print(json.dumps({
     "unknown": reach("nowhere.test", 80),
 }))
 """
+CALL = """
+import json, socket, struct, sys
+TAP = socket.if_nametoindex("tap0")
+def plain(s): pass
+def bound(s): s.setsockopt(socket.SOL_SOCKET, 25, b"tap0")
+def by_address(s): s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("10.0.2.100"))
+def by_index(s): s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, struct.pack("=4s4si", b"", b"", TAP))
+def far(s):
+    bound(s)
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 64)
+def given(s, address): s.sendmsg([b"call"], [(socket.IPPROTO_IP, 8, struct.pack("=i4s4s", TAP, b"", b""))], 0, address)
+sent = []
+for port in (5353, 1900):
+    for to in ("224.0.0.251", "239.255.255.250", "224.0.0.1", "232.1.1.1", "255.255.255.255", "203.0.113.255",
+               "10.0.2.255", "203.0.113.1", "127.0.0.1"):
+        for way in (plain, bound, by_address, by_index, far, given):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+                try:
+                    if way is given: given(s, (to, port))
+                    else:
+                        way(s)
+                        s.sendto(b"call", (to, port))
+                    sent.append(f"{to} {way.__name__}")
+                except OSError: pass
+# What the stack does, it does in the order in which it was asked: this comes last.
+with socket.create_connection(("203.0.113.2", 80), 30) as s: last = s.recv(10).decode()
+print(json.dumps({"sent": sent, "last": last}))
+"""
+
+
+def in_another_network(code: str) -> dict[str, Any]:
+    """What a desktop prints there, and whom the machine that it is on has heard meanwhile."""
+    command = [sys.executable, "-m", "tests.desktops.other_network", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
 
 
 @needs_network
-@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("ip"), reason="only root can make another network")
+@needs_root
 def test_it_leads_out_and_names_are_found_where_the_resolver_is_on_loopback() -> None:
-    command = [sys.executable, "-m", "tests.desktops.other_network", REACH]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = in_another_network(REACH)
     inside = found["inside"]
     assert (inside["out"], inside["by name"], inside["unknown"]) == ("there", "there", "gaierror")
     assert "" not in inside["resolver's host"] and "there" not in inside["resolver's host"]
+    assert found["heard"] == []
+
+
+@needs_network
+@needs_root
+def test_what_is_sent_to_everybody_does_not_reach_who_listens_on_the_host() -> None:
+    found = in_another_network(CALL)
+    assert found["inside"]["last"] == "there"
+    assert "224.0.0.251 bound" in found["inside"]["sent"], "its own kernel lets it go"
     assert found["heard"] == []
 
 

@@ -4,9 +4,14 @@ A desktop with the network has a network namespace and a loopback of its own, as
 What its programs send there, slirp4netns does for them on the host, as the desktop's own user and without privileges.
 
 Guarantees: nothing of this host can be reached that way: neither its loopback nor any address that it has when the
-desktop boots, nor what answers a machine about itself (link-local addresses, clouds' metadata). Routes of the namespace
-see to that, which nothing inside may change; they hold also for sockets that are bound to the device, which
-`--disable-host-loopback` alone does not stop. The stack ends with the keeper, however that ends.
+desktop boots, nor who listens on it to multicast or broadcasts, nor what answers a machine about itself (link-local
+addresses, clouds' metadata). Nothing inside may change what sees to that:
+- Routes of the namespace lead nowhere for such addresses.
+- A socket that names its device is not bound by them: the kernel takes the address for one on the same wire, and asks
+  by ARP who has it. slirp4netns answers for its gateway and its name server only, so nothing is ever sent.
+- Multicast needs no such answer: the device drops it (`tap.py`). Broadcasts reach slirp4netns, whose sockets may send
+  none on the host.
+The stack ends with the keeper, however that ends.
 """
 
 from __future__ import annotations
@@ -18,13 +23,12 @@ import shutil
 import stat
 from pathlib import Path
 
-from deskroll.desktops.providers.local import namespaces, packages, routes
+from deskroll.desktops.providers.local import namespaces, packages, routes, tap
 from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.errors import MissingDependency, plain
 from deskroll.types import Record
 
 DEVICE = "tap0"
-_TUN = Path("/dev/net/tun")
 _NETWORKS = ("10.0.2.0/24", "10.0.3.0/24", "172.31.254.0/24")
 """Addresses of the desktop's side, the first that this host does not use itself."""
 _NOWHERE = (
@@ -48,6 +52,11 @@ class Plan(Record, frozen=True):
     """Where nothing leads."""
 
     @property
+    def gateway(self) -> str:
+        """Where slirp4netns takes what is for everywhere else."""
+        return str(ipaddress.ip_network(self.network)[2])
+
+    @property
     def name_server(self) -> str:
         """Where slirp4netns takes questions for the host's own resolver, wherever that is."""
         return str(ipaddress.ip_network(self.network)[3])
@@ -57,10 +66,10 @@ def missing() -> tuple[str, str]:
     """What this machine lacks to give a desktop the network, and the line that mends it; empty: nothing."""
     if absent := packages.missing("network"):
         return "slirp4netns, which is not installed", packages.install_line(each.name for each in absent)
-    if not _TUN.exists():
-        return f"{_TUN}, which is not there", "modprobe tun"
-    if os.getuid() != 0 and not os.access(_TUN, os.R_OK | os.W_OK):
-        return f"{_TUN}, which only root may use", f"chmod 0666 {_TUN}"
+    if not tap.TUN.exists():
+        return f"{tap.TUN}, which is not there", "modprobe tun"
+    if os.getuid() != 0 and not os.access(tap.TUN, os.R_OK | os.W_OK):
+        return f"{tap.TUN}, which only root may use", f"chmod 0666 {tap.TUN}"
     return "", ""
 
 
@@ -140,7 +149,7 @@ def _run(plan: Plan, uid: int, group: ControlGroup | None, files: dict[str, int]
         _show_tun(uid)
         namespaces.become(uid)
         namespaces.join_owner(files["net"])
-        _block(plan, files["net"])
+        _prepare(plan, files["net"])
         command = [
             "slirp4netns", "--configure", "--mtu=65520", "--disable-host-loopback", "--enable-sandbox",
             "--enable-seccomp", f"--cidr={plan.network}", f"--ready-fd={files['ready']}", f"--exit-fd={files['until']}",
@@ -160,20 +169,21 @@ def _show_tun(uid: int) -> None:
 
     In a mount namespace of this process alone; the host's own device stays as it is.
     """
-    if os.getuid() != 0 or uid == 0 or _TUN.stat().st_mode & 0o006 == 0o006:
+    if os.getuid() != 0 or uid == 0 or tap.TUN.stat().st_mode & 0o006 == 0o006:
         return
-    number = _TUN.stat().st_rdev
-    namespaces.cover_folder(str(_TUN.parent))
+    number = tap.TUN.stat().st_rdev
+    namespaces.cover_folder(str(tap.TUN.parent))
     os.umask(0)
-    os.mknod(_TUN, stat.S_IFCHR | 0o666, number)
+    os.mknod(tap.TUN, stat.S_IFCHR | 0o666, number)
 
 
-def _block(plan: Plan, net: int) -> None:
-    """Set the routes, from a process of its own: nobody comes back from that namespace."""
+def _prepare(plan: Plan, net: int) -> None:
+    """Make the device and set the routes, from a process of its own: nobody comes back from that namespace."""
     if (pid := os.fork()) == 0:
         code = 1
         try:
             namespaces.enter(net, "net")
+            tap.make_device(DEVICE, (plan.gateway, plan.name_server))
             routes.make_unreachable(plan.blocked)
             code = 0
         except OSError as error:
@@ -181,4 +191,4 @@ def _block(plan: Plan, net: int) -> None:
         finally:
             os._exit(code)
     if os.waitpid(pid, 0)[1] != 0:
-        raise OSError("; its routes could not be set")
+        raise OSError("; its device or its routes could not be set")
