@@ -55,11 +55,11 @@ class Prey:
     def canary(self) -> Path:
         return self.folder / "canary"
 
-    def fill(self, code: str) -> str:
+    def fill(self, code: str, **more: object) -> str:
         """An attack with what it aims at: words in capitals between @ are replaced."""
         words = CALLS | {
             "PORT": self.port, "SOCKET": self.folder / "s", "ABSTRACT": self.abstract, "CANARY": self.canary,
-            "PID": self.pid, "KEY": self.key,
+            "PID": self.pid, "KEY": self.key, **more,
         }  # fmt: skip
         return re.sub("@([A-Z]+)@", lambda match: str(words[match[1]]), code)
 

@@ -3,7 +3,10 @@
 An attack is Python code that prints DONE where it succeeds (or the secret), what it must say instead, and how it is
 run. Words in capitals between @ are filled in (`tests/prey.py`): system calls by their number, and what is there on the
 host: PORT (a TCP service), SOCKET (a unix socket), ABSTRACT (an abstract one), CANARY (a file), PID (a process), KEY (a
-key of the process that started the desktop).
+key of the process that started the desktop), TERMINALS (how many are more than a desktop may have).
+
+One that succeeded would do the host no harm all the same: it changes nothing that is there, removes what it makes, and
+takes little. Where a call would do harm, what it asks for is refused by the kernel itself, with another error.
 """
 
 from __future__ import annotations
@@ -64,12 +67,12 @@ import os
 names = {n: open(f"/proc/{n}/comm").read().strip() for n in os.listdir("/proc") if n.isdigit()}
 guest = next(int(n) for n, name in names.items() if name == "deskroll-guest")
 """
-# Prints DONE when more terminals are open than any desktop needs.
+# Prints DONE when so many terminals are open.
 _TERMINALS = """
 import os
 held = []
 try:
-    while len(held) < 150:
+    while len(held) < @TERMINALS@:
         held.append(os.open(ptmx, os.O_RDWR | os.O_NOCTTY))
     print("DONE")
 except OSError as error:
@@ -77,7 +80,9 @@ except OSError as error:
 """
 _CONNECT = "import socket\ns = socket.socket(%s)\ns.settimeout(5)\ns.connect(%s)\nprint('DONE')"
 _SHOW = "print('DONE', open(%r).read(99))"
-_WRITE = "open(%r, 'w').write('x')\nprint('DONE')"
+_OPEN = "import os\nos.close(os.open(%r, os.O_WRONLY))\nprint('DONE')"
+# More than any of these may hold, and no more.
+_FILL = "with open(%r, 'wb', 0) as f:\n    for n in range(64): f.write(bytes(10**6))\nprint('DONE')"
 _EPERM = "not permitted"
 _DENIED = "not permitted|[Pp]ermission denied"
 _ENOSYS = "not implemented"
@@ -86,6 +91,17 @@ _READ_ONLY = "Read-only file system|Permission denied"
 _FAMILY = "Address family not supported"
 _NOWHERE = "Network is unreachable|refused|Name or service not known|name resolution"
 _SESSION = -3
+
+
+def _changing(path: str) -> str:
+    """Write to a file what it says already."""
+    return f"held = open({path!r}).read()\nwith open({path!r}, 'r+') as f: f.write(held)\nprint('DONE')"
+
+
+def _creating(path: str) -> str:
+    """Make a file, and remove it again."""
+    made = f"os.close(os.open({path!r}, os.O_CREAT | os.O_EXCL | os.O_WRONLY))"
+    return f"import os\n{made}\nos.unlink({path!r})\nprint('DONE')"
 
 
 def _call(name: str, call: str, says: str = _EPERM, *, outside: Outside = Outside.NO) -> Attack:
@@ -130,19 +146,19 @@ _KERNEL = (
     _call("userfaultfd: of user faults", "@USERFAULTFD@, 1", outside=Outside.MAYBE),
     _call("perf_event_open", "@PERF@, struct.pack('<II', 1, 128) + bytes(120), 0, -1, -1, 0"),
     _call("perf_event_open: all processes", "@PERF@, struct.pack('<II', 1, 128) + bytes(120), -1, 0, -1, 0"),
-    _call("kexec_load", "@KEXECLOAD@, 0, 0, 0, 0"),
+    _call("kexec_load", "@KEXECLOAD@, 0, 0, 0, 0x4000"),
     _call("kexec_file_load", "@KEXECFILELOAD@, -1, -1, 0, 0, 0"),
     _call("init_module", "@INITMODULE@, b'x', 1, b''"),
     _call("finit_module", "@FINITMODULE@, 0, b'', 0"),
     _call("delete_module", "@DELETEMODULE@, b'nothing', 0"),
-    _call("reboot", "@REBOOT@, 0xfee1dead, 672274793, 0, 0"),
+    _call("reboot", "@REBOOT@, 0xfee1dead, 672274793, 1, 0"),
     _call("swapon", "@SWAPON@, b'/tmp/none', 0"),
     _call("swapoff", "@SWAPOFF@, b'/tmp/none'"),
-    _call("acct", "@ACCT@, 0"),
+    _call("acct", "@ACCT@, b'/tmp/none'"),
     _call("kernel log", "@SYSLOG@, 3, ctypes.create_string_buffer(99), 99"),
     _call("kernel log: its size", "@SYSLOG@, 10, 0, 0", outside=Outside.MAYBE),
-    _call("settimeofday", "@SETTIMEOFDAY@, bytes(16), 0"),
-    _call("clock_settime", "@CLOCKSETTIME@, 0, bytes(16)"),
+    _call("settimeofday", "@SETTIMEOFDAY@, struct.pack('=qq', 0, 10**9), 0"),
+    _call("clock_settime", "@CLOCKSETTIME@, 0, struct.pack('=qq', 0, 10**9)"),
     _call("quotactl", "@QUOTACTL@, 0x80000100, b'/dev/vda', 0, 0"),
     _call("quotactl_fd", "@QUOTACTLFD@, 0, 0x80000100, 0, 0"),
     _call("open_by_handle_at", "@OPENBYHANDLE@, -100, struct.pack('<Ii', 8, 1) + bytes(8), 0"),
@@ -184,7 +200,9 @@ _MOUNTS = (
     _as_root("control groups", f"{_PLACE}mounted(b'x', place, b'cgroup2', 2 | 4 | 8)", _DENIED),
     _as_root("sysfs of the host", f"{_PLACE}mounted(b'x', place, b'sysfs', 4)", _DENIED),
     _as_root("debugfs", f"{_PLACE}mounted(b'x', place, b'debugfs', 4)", f"{_DENIED}|No such device"),
-    _as_root("the host's disk", f"{_PLACE}mounted(b'/dev/vda', place, b'ext4', 4)", f"{_DENIED}|{_ABSENT}|required"),
+    _as_root(
+        "the host's disk", f"{_PLACE}mounted(b'/dev/vda', place, b'ext4', 4 | 1)", f"{_DENIED}|{_ABSENT}|required"
+    ),
     _as_root("fsopen", f"{_C}\ntried(@FSOPEN@, b'devpts', 0)", _ENOSYS),
     _as_root("fsconfig", f"{_C}\ntried(@FSCONFIG@, -1, 6, 0, 0, 0)", _ENOSYS),
     _as_root("fsmount", f"{_C}\ntried(@FSMOUNT@, -1, 0, 0)", _ENOSYS),
@@ -202,7 +220,7 @@ _PRIVILEGES = (
     Attack("su", "import subprocess\nsubprocess.run(['su', '-c', 'echo DONE'], input=b'')", "[Aa]uthentication|su:"),
     Attack("sudo: guesses", "import os\nos.system('printf \"a\\nb\\nc\\n\" | sudo -kS echo DONE')", "3 incorrect"),
     Attack("a higher priority", "import os\nos.nice(-20)\nprint('DONE')", _DENIED),
-    Attack("host name", "import socket\nsocket.sethostname('x')\nprint('DONE')", _DENIED),
+    Attack("host name", "import socket\nsocket.sethostname(socket.gethostname())\nprint('DONE')", _DENIED),
     Attack("more processes", "import resource as r\nr.setrlimit(r.RLIMIT_NPROC, (10**6, 10**6))\nprint('DONE')", "lim"),
     Attack("more files", "import resource as r\nr.setrlimit(r.RLIMIT_NOFILE, (10**6, 10**6))\nprint('DONE')", "lim"),
     Attack("a disk's node", "import os\nos.mknod('/tmp/sda', 0o060600, os.makedev(8, 0))\nprint('DONE')", _DENIED),
@@ -211,7 +229,7 @@ _PRIVILEGES = (
     _as_root("namespaces of the first", f"{_C}\nf = os.open('/proc/1/ns/mnt', 0)\nanswer(libc.setns(f, 0))", _DENIED),
     _as_root("files of others", "import os\nos.chown('/usr/bin/env', 0, 0)\nprint('DONE')", "Read-only|not permitted"),
     _as_root("packets to the host", "import socket\nsocket.socket(17, 3)\nprint('DONE')", _FAMILY),
-    _as_root("kernel settings", _WRITE % "/proc/sys/kernel/core_pattern", _READ_ONLY),
+    _as_root("kernel settings", _changing("/proc/sys/kernel/core_pattern"), _READ_ONLY),
 )  # fmt: skip
 
 _SOCKETS = (
@@ -255,17 +273,17 @@ _FILES = (
     Attack("memory", _SHOW % "/dev/mem", _ABSENT),
     Attack("kernel messages", _SHOW % "/dev/kmsg", _ABSENT),
     Attack("the host's disk", _SHOW % "/dev/vda", _ABSENT),
-    Attack("virtual machines", _WRITE % "/dev/kvm", f"{_ABSENT}|{_READ_ONLY}"),
-    Attack("vsock's device", _WRITE % "/dev/vsock", f"{_ABSENT}|{_READ_ONLY}"),
-    Attack("file systems of one's own", _WRITE % "/dev/fuse", f"{_ABSENT}|{_READ_ONLY}"),
-    Attack("sysrq", _WRITE % "/proc/sysrq-trigger", f"{_READ_ONLY}|{_ABSENT}"),
-    Attack("core_pattern", _WRITE % "/proc/sys/kernel/core_pattern", _READ_ONLY),
-    Attack("the machine's terminals", _WRITE % "/proc/sys/kernel/pty/max", _READ_ONLY),
-    Attack("writes to /usr", _WRITE % "/usr/bin/x", _READ_ONLY),
-    Attack("writes to the root", _WRITE % "/x", _READ_ONLY),
-    Attack("writes to /dev", _WRITE % "/dev/x", _READ_ONLY),
-    Attack("writes to what desktops share", _WRITE % "/opt/deskroll/bin/x", _READ_ONLY),
-    Attack("writes to libraries' cache", _WRITE % "/etc/ld.so.cache", _READ_ONLY),
+    Attack("virtual machines", _OPEN % "/dev/kvm", f"{_ABSENT}|{_READ_ONLY}"),
+    Attack("vsock's device", _OPEN % "/dev/vsock", f"{_ABSENT}|{_READ_ONLY}"),
+    Attack("file systems of one's own", _OPEN % "/dev/fuse", f"{_ABSENT}|{_READ_ONLY}"),
+    Attack("sysrq", _OPEN % "/proc/sysrq-trigger", f"{_READ_ONLY}|{_ABSENT}"),
+    Attack("core_pattern", _changing("/proc/sys/kernel/core_pattern"), _READ_ONLY),
+    Attack("the machine's terminals", _changing("/proc/sys/kernel/pty/max"), _READ_ONLY),
+    Attack("writes to /usr", _creating("/usr/bin/x"), _READ_ONLY),
+    Attack("writes to the root", _creating("/x"), _READ_ONLY),
+    Attack("writes to /dev", _creating("/dev/x"), _READ_ONLY),
+    Attack("writes to what desktops share", _creating("/opt/deskroll/bin/x"), _READ_ONLY),
+    Attack("writes to libraries' cache", _OPEN % "/etc/ld.so.cache", _READ_ONLY),
 )  # fmt: skip
 
 _PROCESSES = (
@@ -308,8 +326,8 @@ _SHARES = (
         f"ptmx = place + b'/ptmx'{_TERMINALS}",
         "^0 terminals",
     ),
-    Attack("all of /etc", "f = open('/etc/x', 'wb', 0)\nwhile f.write(bytes(10**6)): pass", f"No space|{_READ_ONLY}"),
-    Attack("all of /run", "f = open('/run/x', 'wb', 0)\nwhile f.write(bytes(10**6)): pass", f"No space|{_READ_ONLY}"),
+    Attack("all of /etc", _FILL % "/etc/x", f"No space|{_READ_ONLY}"),
+    Attack("all of /run", _FILL % "/run/x", f"No space|{_READ_ONLY}"),
 )
 
 _X86_ONLY = _OTHER_NUMBERINGS if platform.machine() == "x86_64" else ()

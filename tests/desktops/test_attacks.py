@@ -13,10 +13,13 @@ import pytest_asyncio
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.local.provider import LocalProvider
+from deskroll.desktops.providers.local.sandbox import TERMINALS
 from tests.desktops.attacks import ATTACKS, Attack, Outside
 from tests.prey import SECRET, Prey, put_out
 
 SMALL = DesktopSpec(width=640, height=480, disk_mb=64)
+FEW = 6
+"""Terminals that are opened on the host itself, and beyond what a desktop may have."""
 OWN_ROOT = ["unshare", "--user", "--map-root-user", "--mount", "--net", "--"]
 
 
@@ -35,15 +38,15 @@ async def attacked(prey: Prey, runtime_folder: Path) -> AsyncIterator[GuestDeskt
 
 def said(attack: Attack, prey: Prey) -> str:
     """What an attack prints on the host itself."""
-    command = ["/usr/bin/python3", "-c", prey.fill(attack.code)]
+    command = ["/usr/bin/python3", "-c", prey.fill(attack.code, TERMINALS=FEW)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     return run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 async def test_it_fails(attack: Attack, attacked: GuestDesktop, prey: Prey) -> None:
-    command = [*(OWN_ROOT if attack.as_root else []), "/usr/bin/python3", "-c", prey.fill(attack.code)]
-    result = await attacked.run(command)
+    command = [*(OWN_ROOT if attack.as_root else []), "/usr/bin/python3", "-c"]
+    result = await attacked.run([*command, prey.fill(attack.code, TERMINALS=TERMINALS + FEW)])
     text = result.output + result.error
     assert re.search(attack.says, text, re.MULTILINE), text
     # Where a step on the way succeeds, and is to, the pattern says which, and what comes of it.
