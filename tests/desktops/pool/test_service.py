@@ -26,7 +26,17 @@ from deskroll.desktops.pool import Quotas
 from deskroll.desktops.service import Listen, PoolClient, PoolService
 from deskroll.desktops.service.keys import Client, read_clients
 from deskroll.desktops.service.sessions import Sessions
-from deskroll.desktops.service.wire import SESSION_HEADER, Ask, Done, Granted, Return
+from deskroll.desktops.service.wire import (
+    MOST_KINDS,
+    MOST_LEASES,
+    SESSION_HEADER,
+    Ask,
+    Done,
+    Expect,
+    Granted,
+    Kind,
+    Return,
+)
 from deskroll.errors import DesktopError, InputError, LeaseLost, NoDesktop
 from tests.desktops.pool.conftest import Open, SimPool, settle
 from tests.waiting import eventually
@@ -357,8 +367,9 @@ def test_a_file_of_clients_that_makes_no_sense_is_refused(tmp_path: Path, text: 
         read_clients(file)
     file.write_text("# who\n\nann one\nbob two\n")
     assert read_clients(file) == {"ann": Client(token="one"), "bob": Client(token="two")}
-    file.write_text("ann one memory_mb=8192 network=true\n")
-    assert read_clients(file) == {"ann": Client(token="one", allowed={"memory_mb": 8192, "network": True})}
+    file.write_text("ann one memory_mb=8192 network=true snapshot=office,1\n")
+    allowed = {"memory_mb": 8192, "network": True, "snapshot": "office,1"}
+    assert read_clients(file) == {"ann": Client(token="one", allowed=allowed)}
     assert "one" not in repr(read_clients(file))
 
 
@@ -399,6 +410,78 @@ async def test_a_client_gets_no_more_than_the_pools_own_desktops_have_unless_it_
                     pass
             async with operator.lease(DesktopSpec(memory_mb=900_000)) as lease:
                 assert lease.spec.memory_mb == 900_000
+
+
+async def test_a_client_gets_the_states_that_it_may_start_from(open_pool: Open) -> None:
+    pool = await open_pool(sim={"snapshots": "plain,office,payroll"}, num_vms=1, spec=DesktopSpec(snapshot="plain"))
+    clients = {**CLIENTS, "eve": Client(token="e-token", allowed={"snapshot": "office"})}
+    async with PoolService(pool, Listen.parse("127.0.0.1:0"), token=TOKEN, clients=clients) as service:
+        at = str(service.address)
+        async with (
+            PoolClient(at, token="a-token", plan="p") as ann,
+            PoolClient(at, token="e-token") as eve,
+            PoolClient(at, token=TOKEN) as operator,
+        ):
+            payroll = DesktopSpec(snapshot="payroll")
+            for client, name, allowed in ((ann, "ann", "plain"), (eve, "eve", "office, plain")):
+                words = rf"client {name} .*snapshot is payroll \(allowed: {allowed}\).*{name} TOKEN snapshot=payroll"
+                with pytest.raises(InputError, match=words):
+                    async with client.lease(payroll):
+                        pass
+            with pytest.raises(InputError, match="payroll"):
+                await ann.expect({payroll: 1})
+            with pytest.raises(InputError, match="client_password has 201 characters"):
+                async with ann.lease(DesktopSpec(client_password="x" * 201)):
+                    pass
+            for client, state in ((ann, "plain"), (ann, ""), (eve, "office"), (eve, "plain"), (operator, "payroll")):
+                async with client.lease(DesktopSpec(snapshot=state)) as lease:
+                    assert lease.spec.snapshot == state
+
+
+async def test_a_plan_holds_as_long_as_one_of_those_who_told_it(open_pool: Open, tmp_path: Path) -> None:
+    pool = await open_pool(num_vms=1, min_vms=0)
+    at = f"unix:{tmp_path / 'pool.sock'}"
+    async with PoolService(pool, Listen.parse(at)), PoolClient(at, plan="p") as one:
+        await one.expect({DesktopSpec(): 2})
+        async with PoolClient(at, plan="p") as other:
+            await other.expect({DesktopSpec(): 2})
+        for _ in range(2):
+            async with one.lease():
+                pass
+
+        async def gone() -> bool:
+            return not (await pool.status()).desktops
+
+        await eventually(gone, "what comes free after the last lease is stopped")
+        assert pool.world.resets == 1, "once, for the second lease"
+
+
+async def test_plans_of_two_clients_are_two_whatever_they_are_called(open_pool: Open) -> None:
+    pool = await open_pool(num_vms=1, min_vms=0)
+    clients = {"a/b": Client(token="a-token"), "a": Client(token="b-token")}
+    async with (
+        PoolService(pool, Listen.parse("127.0.0.1:0"), clients=clients) as service,
+        PoolClient(str(service.address), token="a-token", plan="c") as teller,
+        PoolClient(str(service.address), token="b-token", plan="b/c") as stranger,
+    ):
+        await teller.expect({DesktopSpec(): 0})
+        async with stranger.lease():
+            pass
+        await pool.until_ready(1)
+        assert pool.world.resets == 1, "nobody has told what the stranger's plan comes to"
+
+
+async def test_nobody_tells_of_more_leases_than_there_can_be(service: tuple[SimPool, str]) -> None:
+    _, at = service
+    async with PoolClient(at, plan="p") as client:
+        await client.expect({DesktopSpec(): 10**18})  # as many as can be told
+        session = await client._ready_session()
+        for kinds, words in (
+            ((Kind(spec=DesktopSpec(), leases=MOST_LEASES + 1),), "leases"),
+            (tuple(Kind(spec=DesktopSpec(width=640 + n), leases=1) for n in range(MOST_KINDS + 1)), "kinds"),
+        ):
+            with pytest.raises(InputError, match=words):
+                await client._call("POST", "/expect", Done, Expect(kinds=kinds), session=session)
 
 
 async def test_a_web_page_gets_nothing(tcp: tuple[SimPool, str]) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import heapq
 import math
+import operator
 import os
 import random
 import socket
@@ -28,6 +30,8 @@ from deskroll.desktops.notes import boot_id
 from deskroll.desktops.pool import PoolStatus
 from deskroll.desktops.pool.pool import new_lease_id
 from deskroll.desktops.service.wire import (
+    MOST_KINDS,
+    MOST_LEASES,
     SESSION_HEADER,
     Alive,
     Ask,
@@ -216,7 +220,8 @@ class PoolClient:
 
     async def expect(self, leases: Mapping[DesktopSpec, int]) -> None:
         """How many leases our plan comes to in all, by kind, those that it has had included; holds while we do."""
-        kinds = tuple(Kind(spec=spec, leases=number) for spec, number in leases.items())
+        most = heapq.nlargest(MOST_KINDS, leases.items(), key=operator.itemgetter(1))
+        kinds = tuple(Kind(spec=spec, leases=min(number, MOST_LEASES)) for spec, number in most)
         await self._call("POST", "/expect", Done, Expect(kinds=kinds), session=await self._ready_session())
 
     # --- for operators ---

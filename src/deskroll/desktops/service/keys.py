@@ -1,8 +1,8 @@
 """Who may do what: the operator's token steers the pool, a client's own token leases under its own name.
 
-A client may ask for desktops up to the size of the pool's own, and for nothing that those do not have; the operator may
-allow it more. Guarantees: a token is compared in constant time and never shown; a file of tokens that others may read
-is refused.
+A client may ask for desktops up to the size of the pool's own, that start from the same state or from none, and for
+nothing that those do not have; the operator may allow it more. The password inside is its own affair. Guarantees: a
+token is compared in constant time and never shown; a file of tokens that others may read is refused.
 """
 
 from __future__ import annotations
@@ -14,21 +14,27 @@ from pathlib import Path
 import msgspec
 
 from deskroll.desktops.base import DesktopSpec
-from deskroll.errors import InputError
+from deskroll.errors import InputError, plain
 from deskroll.types import Record
 
 _SIZES = ("width", "height", "memory_mb", "processes", "disk_mb")
 """Fields of a spec of which a client may ask for less, and for no more."""
 _EXTRAS = ("network", "proxy", "fixed_ip")
 """Fields of a spec that a client may leave out, and otherwise must be allowed."""
+_STATE = "snapshot"
+"""The field of a spec whose values are allowed one by one."""
+_FIELDS = (*_SIZES, *_EXTRAS, _STATE)
+_LONGEST_PASSWORD = 200
+Allowed = int | bool | str
 
 
 class Client(Record, frozen=True):
     """Whoever leases with a token of its own."""
 
     token: str
-    allowed: dict[str, int | bool] = msgspec.field(default_factory=dict)
-    """Fields of a spec, with the most that it may ask for, where that is not what the pool's own desktops have."""
+    allowed: dict[str, Allowed] = msgspec.field(default_factory=dict)
+    """Fields of a spec, with the most that it may ask for (of `snapshot`: the names, with commas between them), where
+    that is not what the pool's own desktops have."""
 
     def __repr__(self) -> str:
         return f"Client(..., allowed={self.allowed})"
@@ -41,23 +47,35 @@ class Caller(Record, frozen=True):
     """The client that the token belongs to; empty: one that may call itself anything."""
     operator: bool = True
     """Whether it may resize, drain, take desktops from others, and ask for any desktop."""
-    allowed: dict[str, int | bool] = msgspec.field(default_factory=dict)
+    allowed: dict[str, Allowed] = msgspec.field(default_factory=dict)
 
     def check_spec(self, asked: DesktopSpec, own: DesktopSpec) -> None:
         """Raise `InputError` for a desktop that it may not have, where the pool's own are like `own`."""
         if self.operator:
             return
-        most = {name: self.allowed.get(name, getattr(own, name)) for name in (*_SIZES, *_EXTRAS)}
-        beyond = {name: value for name in most if (value := getattr(asked, name)) > most[name]}
-        if beyond:
-            wrong = ", ".join(
-                f"{name} is {_shown(value)} (at most {_shown(most[name])})" for name, value in beyond.items()
+        if len(asked.client_password) > _LONGEST_PASSWORD:
+            raise InputError(
+                f"client {self.name} may not lease such a desktop: client_password has {len(asked.client_password)} "
+                f"characters (at most {_LONGEST_PASSWORD}); ask for a shorter one"
             )
-            more = " ".join(f"{name}={_shown(value)}" for name, value in beyond.items())
+        beyond = {name: limit for name in _FIELDS if (limit := self._exceeded(name, asked, own))}
+        if beyond:
+            values = {name: _shown(getattr(asked, name)) for name in beyond}
+            wrong = ", ".join(f"{name} is {values[name]} ({limit})" for name, limit in beyond.items())
+            more = " ".join(f"{name}={value}" for name, value in values.items())
             raise InputError(
                 f"client {self.name} may not lease such a desktop: {wrong}; ask for less, or have the pool's operator "
                 f"allow it in the file of clients:  {self.name} TOKEN {more}"
             )
+
+    def _exceeded(self, name: str, asked: DesktopSpec, own: DesktopSpec) -> str:
+        """The limit that a field of what is asked for goes beyond; empty: none."""
+        value, allowed = getattr(asked, name), self.allowed.get(name)
+        if name == _STATE:
+            states = {own.snapshot, *str(allowed or "").split(",")} - {""}
+            return f"allowed: {', '.join(sorted(states)) or 'none'}" if value and value not in states else ""
+        most = getattr(own, name) if allowed is None else allowed
+        return f"at most {_shown(most)}" if value > most else ""
 
 
 class Keys:
@@ -109,14 +127,17 @@ def read_clients(path: Path) -> dict[str, Client]:
     return clients
 
 
-def _read_allowed(words: list[str], where: str) -> dict[str, int | bool]:
-    allowed: dict[str, int | bool] = {}
+def _read_allowed(words: list[str], where: str) -> dict[str, Allowed]:
+    allowed: dict[str, Allowed] = {}
     for place, word in enumerate(words, 3):
         name, equals, value = word.partition("=")
-        if not equals or name not in (*_SIZES, *_EXTRAS):
+        if not equals or name not in _FIELDS:
             # Not shown: it may be a part of a token.
-            known = ", ".join((*_SIZES, *_EXTRAS))
+            known = ", ".join(_FIELDS)
             raise InputError(f"{where}, word {place}: after NAME TOKEN write FIELD=VALUE; the fields: {known}")
+        if name == _STATE:
+            allowed[name] = value
+            continue
         try:
             allowed[name] = msgspec.convert(value, bool if name in _EXTRAS else int, strict=False)
         except msgspec.ValidationError:
@@ -125,8 +146,8 @@ def _read_allowed(words: list[str], where: str) -> dict[str, int | bool]:
     return allowed
 
 
-def _shown(value: int | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _shown(value: Allowed) -> str:
+    return str(value).lower() if isinstance(value, bool) else plain(str(value), 80)
 
 
 def _bytes(text: str) -> bytes:

@@ -165,8 +165,8 @@ class PoolService:
                 "run the holder there, or use a provider whose desktops have addresses on the network"
             )
         caller = self._caller(request)
-        # What a client tells is about its own plans, whatever it calls them.
-        plan = f"{caller.name}/{hello.plan}" if hello.plan else ""
+        # What a client tells is about its own plans, whatever it and they are called.
+        plan = msgspec.json.encode((caller.name, hello.plan)).decode() if hello.plan else ""
         session = self._sessions.begin(caller.name or hello.client, running_time(), plan)
         return _answer(Welcome(session=session.id, ttl_s=session.ttl, watched=self._listen.is_unix))
 

@@ -1,7 +1,8 @@
 """Sessions: who holds what. One session a holder process, not one a lease.
 
 Guarantees: when a session ends, by its own wish, with its connection or because it gave no sign of life, every desktop
-it held is taken back, and whatever it waits for is called off.
+it held is taken back, and whatever it waits for is called off. What was told of a plan is forgotten with the last
+session that told anything of it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Session:
         self.plan = plan
         """The plan that its leases belong to."""
         self.told = False
-        """Whether it was this one that told how many leases its plan comes to."""
+        """Whether it has told how many leases its plan comes to, as others may have."""
         self.ttl = ttl
         self.leases: dict[str, Lease] = {}
         self.asking: set[str] = set()
@@ -85,7 +86,7 @@ class Sessions:
         leases, session.leases = list(session.leases), {}
         for lease_id in leases:
             self._pool.revoke(lease_id, reason)
-        if session.told:
+        if session.told and not any(each.told and each.plan == session.plan for each in self._sessions.values()):
             self._pool.forget(session.plan)
         session.events.put_nowait(None)
 

@@ -27,6 +27,10 @@ Word = Annotated[str, Meta(max_length=200)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 SESSION_HEADER = "Deskroll-Session"
 MIN_TTL_S = 30.0
+MOST_LEASES = 1_000_000
+"""Of one kind, that a plan may be told to come to."""
+MOST_KINDS = 1000
+"""That a plan may be told to have."""
 
 
 class Listen(Record, frozen=True):
@@ -103,16 +107,18 @@ class Kind(Record, frozen=True, forbid_unknown_fields=True):
     """So many leases of desktops of one kind."""
 
     spec: DesktopSpec
-    leases: Annotated[int, Meta(ge=0)]
+    leases: Annotated[int, Meta(ge=0, le=MOST_LEASES)]
 
 
 class Expect(Record, frozen=True, forbid_unknown_fields=True):
-    """How many leases the session's plan comes to in all, those that it has had included; forgotten with the session.
+    """How many leases the session's plan comes to in all, those that it has had included.
+
+    What was told last holds until the last session of the plan that told anything is over.
 
     Beyond its least number of desktops the pool then keeps none that nobody will lease.
     """
 
-    kinds: tuple[Kind, ...]
+    kinds: Annotated[tuple[Kind, ...], Meta(max_length=MOST_KINDS)]
 
 
 class Granted(Record, frozen=True):
