@@ -11,6 +11,7 @@ import pytest
 from deskroll.errors import FailureClass, StoreError
 from deskroll.store import AttemptWriter, Run, RunStore, journal
 from deskroll.store.journal import DesktopChanged, Failed, GroupClosed, GroupOpened, Planned, Reopened, Sealed, Started
+from deskroll.store.local import LocalStorage
 from deskroll.types import Episode, EpisodeKey, Failure, Score, StopReason
 from tests.store.records import episode, info, key, lost
 
@@ -233,6 +234,56 @@ async def test_a_live_run_is_followed_past_a_bit_that_flips(tmp_path: Path) -> N
         await store.sync()
         run.refresh()
         assert run.outcomes() == [episode(key("alpha", n)) for n in range(2)]
+
+
+class Growing(LocalStorage):
+    """A run's folder into which its coordinator writes between any two reads."""
+
+    def __init__(self, folder: Path, coming: list[bytes]) -> None:
+        super().__init__(folder)
+        self.coming = coming
+        self.starts: list[int] = []
+
+    def read(self, path: str, start: int = 0) -> bytes:
+        data = super().read(path, start)
+        if path == "journal.jsonl":
+            self.starts.append(start)
+            if self.coming:
+                with (self.folder / path).open("ab") as file:
+                    file.write(self.coming.pop(0))
+        return data
+
+
+@pytest.mark.parametrize("damage", ["a bit", "a newline"])
+async def test_a_damaged_run_that_goes_on_while_it_is_read_is_read_once(root: Path, damage: str) -> None:
+    """All of it is taken from one look at the file, and the next one begins where that ended."""
+    file = root / "journal.jsonl"
+    expected, lines = said(Run.open(root)), file.read_bytes().splitlines(keepends=True)
+    half = len(lines) // 2
+    begun = b"".join(lines[:half])
+    place, bit = (len(begun) // 2, 0) if damage == "a bit" else (len(begun) - 1, 1)
+    file.write_bytes(flipped(begun, place, bit))
+    storage = Growing(root, lines[half : half + 2])
+    run = Run(storage, Run.open(root).info)
+    run.refresh()
+    assert len(run.damage) == 1
+    assert storage.starts == [0, 0], "what it reads first tells of the damage, and then all of it is read"
+    storage.coming = lines[half + 2 :]
+    while storage.coming or storage.starts[-1] < file.stat().st_size:
+        run.refresh()
+    assert said(run) == expected
+    assert storage.starts.count(0) == 2, "and never again"
+    assert storage.starts == sorted(storage.starts)
+
+
+async def test_what_is_known_of_a_run_stays_where_its_journal_cannot_be_read_any_more(root: Path) -> None:
+    file = root / "journal.jsonl"
+    run = Run.open(root)
+    before = said(run)
+    file.write_bytes(file.read_bytes() + b'{"type":"nonsense"}\n')
+    with pytest.raises(StoreError, match="it is not what was written"):
+        run.refresh()
+    assert said(run) == before
 
 
 async def test_a_manifest_that_changed_is_named_by_its_line(root: Path) -> None:

@@ -39,6 +39,8 @@ class Checked:
     """The whole lines of a journal, as they were written."""
 
     data: bytes
+    taken: int
+    """How many bytes of the file these are, as it was read."""
     damage: tuple[str, ...] = ()
     """What was put right to get them, a line each."""
 
@@ -53,7 +55,7 @@ def read_checked(storage: Storage) -> Checked:
     raw = read_journal(storage)
     data = raw[: journal.whole(raw)]
     if follow(data, raw[len(data) :]) is not None:
-        return Checked(data)
+        return Checked(data, len(data))
     return _Mending(storage, data, raw[len(data) :]).mended()
 
 
@@ -76,6 +78,7 @@ class _Mending:
         self._name = storage.shown(paths.JOURNAL)
         self._lines = journal.lines(data) if data else []
         self._torn = torn
+        self._taken = len(data)
         self._old = next((n for n, line in enumerate(self._lines) if chain.is_linked(line)), len(self._lines))
         """How many lines of the older form there are."""
         self._evidence = Evidence(storage, filter(None, map(_decode, self._lines)))
@@ -98,7 +101,8 @@ class _Mending:
         if (last := _ended(self._torn, self._state)) is not None:
             self._note(len(self._out) + 1, "the end of the line had changed; it was put right")
             self._keep(last[:-1])
-        return Checked(_joined(self._out), tuple(self._damage))
+            self._taken += len(self._torn)
+        return Checked(_joined(self._out), self._taken, tuple(self._damage))
 
     # --- lines that carry a number ---
 

@@ -56,25 +56,21 @@ class Run:
         return self.storage.root
 
     def refresh(self) -> None:
-        """Take in what was written since."""
+        """Take in what was written since; where that cannot be read, what is known stays."""
+        index, read, state = self.index, self._read, self._state
         if not self.storage.local:  # lines of a coordinator that was superseded may be gone again
-            self._forget()
-        raw = read_journal(self.storage, self._read)
+            index, read, state = Index(), 0, chain.START
+        raw = read_journal(self.storage, read)
         new = raw[: journal.whole(raw)]
-        if not new and not self._read:
+        if not new and not read:
             check_unbegun(self.storage)
-        read = self._read + len(new)
-        state = follow(new, raw[len(new) :], self._state)
-        if state is None:
-            self._forget()
+        after, read = follow(new, raw[len(new) :], state), read + len(new)
+        if after is None:  # by now the file may hold more: all of it is read once, and nothing of before counts
             checked = read_checked(self.storage)
-            new, self.damage = checked.data, checked.damage
-            state = chain.state_after(new)
-        self.index.extend(new, self.storage.shown(paths.JOURNAL))
-        self._read, self._state = read, state
-
-    def _forget(self) -> None:
-        self.index, self._read, self._state = Index(), 0, chain.START
+            index, new, read, self.damage = Index(), checked.data, checked.taken, checked.damage
+            after = chain.state_after(new)
+        index.extend(new, self.storage.shown(paths.JOURNAL))
+        self.index, self._read, self._state = index, read, after
 
     def outcomes(self) -> list[Episode]:
         """The outcome of every episode that has one and is still planned."""
