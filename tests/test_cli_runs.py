@@ -12,7 +12,6 @@ from deskroll.actions import Answer
 from deskroll.report import terminal
 from deskroll.report.episode_lines import episode_lines, shown_attempt
 from deskroll.report.results import Results
-from deskroll.store.finding import Named
 from deskroll.types import EpisodeKey
 from tests.commands import Commands, Ended
 from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, runs, script
@@ -114,20 +113,6 @@ def test_the_traceback_is_shown(shell: Shell) -> None:
 )
 def test_what_is_not_there(shell: Shell, args: list[str], said: str) -> None:
     assert said in shell("show", *args, code=2).err
-
-
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ("", Named()),
-        ("a/b", Named(task="a/b")),
-        ("eval/0/a/b/3#12", Named(task="a/b", sample=3, attempt=12, phase="eval", round=0)),
-        ("c#", Named(task="c#")),
-        ("c#1", Named(task="c", attempt=1)),
-    ],
-)
-def test_names(text: str, named: Named) -> None:
-    assert Named.parse(text) == named
 
 
 @pytest.mark.parametrize("width", [80, 120])

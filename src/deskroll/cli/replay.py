@@ -20,7 +20,7 @@ from deskroll.errors import InputError, plain
 @click.argument("episode")
 @click.option("--task", default="", metavar="ID", help="Where EPISODE is a run: which task.")
 @click.option("--sample", type=click.IntRange(0), help="Which of its samples. Default: 0.")
-@click.option("--attempt", type=click.IntRange(0), help="Which attempt. Default: the one that counts.")
+@click.option("--attempt", type=click.IntRange(1), help="Which attempt. Default: the one that counts.")
 @click.option(
     "--tolerance", type=click.FloatRange(0.0, 1.0), default=0.001, show_default=True,
     help="The share of a screen that may differ: carets blink, clocks go on.",
@@ -58,7 +58,7 @@ def replay(  # noqa: PLR0913  (one parameter an option)
     from deskroll.models.settings import load_env  # noqa: PLC0415
     from deskroll.rollout.replay import Source  # noqa: PLC0415
     from deskroll.store import find_run  # noqa: PLC0415
-    from deskroll.store.finding import Named, attempt_at, find_attempt  # noqa: PLC0415
+    from deskroll.store.finding import attempt_at, find_attempt  # noqa: PLC0415
 
     load_env(Path.cwd())
     found = attempt_at(episode)
@@ -68,7 +68,7 @@ def replay(  # noqa: PLR0913  (one parameter an option)
         root, key, number = found
     else:
         root = find_run(episode)
-        key, number = find_attempt(root, Named.parse(task).narrowed(sample, attempt))
+        key, number = find_attempt(root, task, sample, attempt)
     given = (*overrides, *((f"provider={json.dumps(provider)}",) if provider else ()))
     source = Source.find(root, key, number, given, force=force)
     if not score and not source.has_screens:

@@ -32,7 +32,7 @@ def show(*, run: str, episode: str, sample: int | None, attempt: int | None, ful
     from deskroll.report.episode_lines import episode_lines, shown_attempt  # noqa: PLC0415
     from deskroll.report.results import Results  # noqa: PLC0415
     from deskroll.store import find_run  # noqa: PLC0415
-    from deskroll.store.finding import Named, attempt_at, find_attempt  # noqa: PLC0415
+    from deskroll.store.finding import attempt_at, find_attempt  # noqa: PLC0415
 
     if (found := attempt_at(run)) is not None:
         if episode or sample is not None or attempt is not None:
@@ -40,7 +40,7 @@ def show(*, run: str, episode: str, sample: int | None, attempt: int | None, ful
         root, key, number = found
     else:
         root = find_run(run, newest=True)
-        key, number = find_attempt(root, Named.parse(episode).narrowed(sample, attempt), latest=True)
+        key, number = find_attempt(root, episode, sample, attempt, latest=True)
     results = Results.read(root)
     shown = shown_attempt(results, key, number)
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -30,16 +31,22 @@ class Named(Record, frozen=True):
     round: int | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Named:
-        """`note`, or `eval/0/note/0` with all of its key, and `#1` behind either for an attempt."""
-        text, _, number = text.rpartition("#") if _NUMBERED.search(text) else (text, "", "")
-        attempt = int(number) if number else None
-        if (found := _WHOLE.fullmatch(text)) is None:
-            return cls(task=text, attempt=attempt)
-        return cls(
-            task=found["task"], sample=int(found["sample"]), attempt=attempt, phase=found["phase"],
-            round=int(found["round"]),
-        )  # fmt: skip
+    def readings(cls, text: str) -> tuple[Named, ...]:
+        """All that a text may mean: the whole id of a task first, since an id may look like anything else.
+
+        Else it is `eval/0/note/0`, with all of its key, and `#1` may stand behind either for an attempt.
+        """
+        readings = [cls(task=text), *cls._by_key(text)]
+        if _NUMBERED.search(text):
+            text, _, number = text.rpartition("#")
+            readings += [cls(task=text, attempt=int(number)), *cls._by_key(text, int(number))]
+        return tuple(readings)
+
+    @classmethod
+    def _by_key(cls, text: str, attempt: int | None = None) -> Iterator[Named]:
+        if found := _WHOLE.fullmatch(text):
+            sample, number = int(found["sample"]), int(found["round"])
+            yield cls(task=found["task"], sample=sample, attempt=attempt, phase=found["phase"], round=number)
 
     def narrowed(self, sample: int | None, attempt: int | None) -> Named:
         """The same with what was said besides."""
@@ -60,30 +67,38 @@ class Named(Record, frozen=True):
         )
 
 
-def find_attempt(root: str, named: Named, *, latest: bool = False) -> tuple[EpisodeKey, int]:
-    """The episode of a run that a person means; without an attempt the one that counts, or the `latest` of several."""
+def find_attempt(
+    root: str, text: str, sample: int | None = None, attempt: int | None = None, *, latest: bool = False
+) -> tuple[EpisodeKey, int]:
+    """The episode of a run that a person means by a text and, where that does not say them, by numbers.
+
+    Without an attempt it is the one that counts, or the `latest` of several.
+    """
     run = Run.open(root)
-    key = _find_key(run, named)
-    attempt = named.attempt
-    if attempt is None:
+    key, named = _find(run, [each.narrowed(sample, attempt) for each in Named.readings(text)])
+    number = named.attempt
+    if number is None:
         outcome = run.index.episode(key)
         if outcome is None and not latest:
             raise InputError(f"{shown(key)} has no outcome yet: say which attempt is meant")
-        attempt = outcome.attempt if outcome else run.index.attempts(key)
-    if not run.attempt(key, attempt).files():
-        raise InputError(f"{shown(key)} has no attempt {attempt}")
-    return key, attempt
+        number = outcome.attempt if outcome else run.index.attempts(key)
+    if not run.attempt(key, number).files():
+        raise InputError(f"{shown(key)} has no attempt {number}")
+    return key, number
 
 
-def _find_key(run: Run, named: Named) -> EpisodeKey:
+def _find(run: Run, readings: Sequence[Named]) -> tuple[EpisodeKey, Named]:
+    """The only episode that one of the readings means: by a whole id, else by its first characters."""
     for whole in (True, False):
-        keys = [key for key in run.index.entries if named.fits(key, whole=whole)]
-        if len(keys) == 1:
-            return keys[0]
-        if keys:
-            raise InputError(
-                f"run {plain(run.root)} has {len(keys)} episodes of sample {keys[0].sample} {_which(keys)}"
-            )
+        for some in (readings[:1], readings[1:]):
+            found = [(key, named) for named in some for key in run.index.entries if named.fits(key, whole=whole)]
+            if len(found) == 1:
+                return found[0]
+            if found:
+                keys = [key for key, _ in found]
+                of = f" of sample {keys[0].sample}" if len({key.sample for key in keys}) == 1 else ""
+                raise InputError(f"run {plain(run.root)} has {len(keys)} episodes{of} {_which(keys)}")
+    named = readings[-1]
     of = f"task {plain(named.task)!r}, sample {named.sample or 0}"
     known = sorted({key.task for key in run.index.entries})
     there = f"; tasks: {_some(known)}" if known else ": none was begun"
