@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from deskroll.errors import ModelError
+from deskroll.rollout.session import Session
 from deskroll.store import CloseReason
+from deskroll.store.journal import Failed
 from tests.commands import Commands
+from tests.models.servers import said
 from tests.rollout.conftest import ANSWER, Runs, questions, script
 
 PRICED = {"price": {"input": 0, "output": 1_000_000}}
@@ -49,6 +58,79 @@ async def test_failed_attempts_cost_too(runs: Runs) -> None:
     assert cost
     assert await runs.run(script(ANSWER), tasks, limits={"run_cost_usd": 2.5 * cost}, **fields) == []
     assert runs.read().index.attempts(first.key) == 3
+
+
+async def test_no_warning_where_nothing_is_left_to_start(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
+    fields = {"model": PRICED, "num_rollouts": 2, "limits": {"run_cost_usd": 0.5}}
+    with caplog.at_level(logging.WARNING, "deskroll"):
+        for resume in (False, True):
+            async with runs.open(script(ANSWER), questions(2), resume=resume, **fields) as session:
+                assert len(await session.run()) == 2
+                assert session.used_up == ""
+        assert len(await runs.run(script(ANSWER), questions(2), run_id="timed", limits={"run_time": 30.0})) == 2
+        over = await runs.run(script(ANSWER), questions(2), resume=True, run_id="timed", limits={"run_time": 1e-6})
+        assert len(over) == 2
+    assert "used up" not in caplog.text
+    closed = runs.read().index.closed
+    assert closed is not None
+    assert closed.why is CloseReason.FINISHED
+
+
+@pytest.mark.parametrize("backend", ["inline", "process"])
+async def test_what_was_spent_when_an_error_ended_the_run_counts(runs: Runs, backend: str) -> None:
+    """Its key is refused to one episode, when three others have had an answer and wait for the next."""
+    fields = {"model": PRICED, "num_rollouts": 4, "backend": backend, "workers": 1}
+    refusing = Spending(refused="(0)", paid=3)
+    async with refusing.served() as url:
+        with pytest.raises(ModelError, match="the run stops here"):
+            config = runs.config(None, **fields | {"model": {**PRICED, "base_url": url}})
+            async with Session.open(config, questions(4)) as session:
+                await session.run()
+    run = runs.read()
+    spent = {each.episode.key.task: each.episode.usage for each in run.records(Failed)}
+    assert {name: usage.calls for name, usage in spent.items()} == {"task-0": 0, "task-1": 1, "task-2": 1, "task-3": 1}
+    cost = spent["task-1"].cost_usd
+    assert cost
+    async with runs.open(
+        script(ANSWER), questions(4), resume=True, **fields, limits={"run_cost_usd": 2.5 * cost}
+    ) as session:
+        assert await session.run() == [], "what they had spent is more than that"
+        assert "limits.run_cost_usd is used up" in session.used_up
+
+
+class Spending:
+    """A model that asks each episode for a calculation, and then falls silent; one is refused once the others paid."""
+
+    def __init__(self, refused: str, paid: int) -> None:
+        self._refused = refused
+        self._left = paid
+        self._all_paid = asyncio.Event()
+        self._over = asyncio.Event()
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[str]:
+        """Where it answers."""
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self._answer)
+        async with TestServer(app) as server:
+            try:
+                yield str(server.make_url("/v1"))
+            finally:
+                self._over.set()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        asked = await request.text()
+        if self._refused in asked:
+            await self._all_paid.wait()
+            return web.json_response({"error": {"message": "no"}}, status=401)
+        if '"role":"tool"' in asked:
+            self._left -= 1
+            if not self._left:
+                self._all_paid.set()
+            await self._over.wait()
+        call = {"name": "calculator", "arguments": '{"expressions": ["6*7"]}'}
+        message = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": call}]}
+        return web.json_response(said(None, choices=[{"index": 0, "message": message, "finish_reason": "tool_calls"}]))
 
 
 async def test_time(runs: Runs) -> None:

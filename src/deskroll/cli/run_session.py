@@ -78,8 +78,7 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str = "", *, f
             try:
                 outcomes = await interrupts.guarded(session, session.run())
             except DeskrollError as error:
-                if "--resume" not in str(error):
-                    error.args = (f"{error}\n{_resume(session.folder)}",)
+                error.args = (f"{error}\n{_resume(session.folder)}",)
                 raise
         folder = session.folder
         # Inside the block, so that the summary is there before the run's lock is free.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -14,6 +15,7 @@ from rich.text import Text
 
 from deskroll.agents import agent_kind, client_kind, model_protocol
 from deskroll.cli import counted
+from deskroll.errors import plain
 from deskroll.report.intervals import wilson
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.loading import SCRIPTED
@@ -22,6 +24,7 @@ from deskroll.rollout.sizing import Sizing
 from deskroll.rollout.status import RunStatus
 from deskroll.types import Phase
 
+_log = logging.getLogger(__name__)
 _REFRESH_S = 0.5
 _PHASES = {Phase.PERMIT: "waits for a permit", Phase.DESKTOP: "waits for a desktop"}
 _WAITING = {"permit": "wait for a permit", "desktop": "wait for a desktop"}
@@ -41,6 +44,7 @@ class Progress:
     async def shown(self) -> AsyncIterator[None]:
         """For the length of the block."""
         task = asyncio.create_task(self._live() if self._console.is_terminal else self._lines())
+        task.add_done_callback(_tell_death)
         try:
             yield
         finally:
@@ -64,6 +68,12 @@ class Progress:
 
     def _tell(self) -> None:
         self._console.print(line(self._status()), highlight=False, markup=False, soft_wrap=True)
+
+
+def _tell_death(display: asyncio.Task[None]) -> None:
+    """Say at once why nothing is shown any more; the run needs no display, and goes on."""
+    if not display.cancelled() and (error := display.exception()) is not None:
+        _log.warning("no progress is shown any more: %s: %s; the run goes on", type(error).__name__, plain(str(error)))
 
 
 def line(status: RunStatus) -> str:

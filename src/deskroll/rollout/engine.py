@@ -1,7 +1,8 @@
 """Engine: runs plans. One object, shared by every phase that runs on it, so that its limits hold over all of them.
 
 Owns permits, retries and what the journal says of attempts and outcomes. Guarantees: every planned episode ends with
-exactly one sealed outcome, unless the run is stopped before that; what was stopped has none, and a resume does it. No
+exactly one sealed outcome, unless the run is stopped before that; what was stopped has none, and a resume does it. What
+an attempt has spent is in the journal, also where an error ends the run under it, as long as its process answers. No
 permit is held while sleeping before a retry.
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from deskroll.errors import (
     BackendLost,
+    BackgroundLost,
     ConfigError,
     DeskrollError,
     FailureClass,
@@ -25,6 +27,7 @@ from deskroll.errors import (
 )
 from deskroll.models.base import ModelForbidden
 from deskroll.rollout.backends import Backend
+from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.deaths import HEARD_S, Deaths
 from deskroll.rollout.limits import GroupPermit, Limits
 from deskroll.rollout.orders import Order, name_of
@@ -38,6 +41,8 @@ from deskroll.types import Episode, EpisodeKey, Event, EventSink, Failure, Phase
 _log = logging.getLogger(__name__)
 _NO_MODEL = 20
 """So many attempts in a row (or twice what is in flight) must fail by the model's server for the run to stop."""
+_ENDING_S = 10.0
+"""How long an attempt may take to end when the run ends under it."""
 
 
 class Engine:
@@ -66,7 +71,7 @@ class Engine:
         self._backend = backend
         self._store = store
         self._retries = retries or Retries()
-        self._sink = guarded(sink)
+        self.sink = guarded(sink)
         self._no_model = 0
         """Attempts in a row that failed by the model's server."""
         self._history = dict(history or {})
@@ -75,11 +80,19 @@ class Engine:
         self._stopping = asyncio.Event()
         self._finishing: asyncio.Future[int] | None = None
         """How many attempts had begun when it was told to stop."""
+        self._ended_now = False
+        """Whether it was told to end what runs, too."""
 
     @property
     def stopping(self) -> bool:
         """Whether nothing new is started any more."""
         return self._stopping.is_set()
+
+    @property
+    def unstarted(self) -> int:
+        """How many episodes have no outcome and no attempt that runs."""
+        standing = self.tally.standing()
+        return standing.planned - standing.done - len(self.running)
 
     async def run(
         self, phase: str, tasks: Sequence[Task], *, round_: int = 0, samples: int = 1, priority: int = 0
@@ -94,7 +107,7 @@ class Engine:
                 key = EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample)
                 if key not in done and (outcome := self._store.index.outcome(key)) is not None:
                     self.tally.sealed_before(outcome)
-        self._sink.emit(Event(kind="phase.started", subject=phase, data={"episodes": left}))
+        self.sink.emit(Event(kind="phase.started", subject=phase, data={"episodes": left}))
         try:
             async with asyncio.TaskGroup() as work:
                 await self._start_groups(work, groups, priority)
@@ -119,6 +132,7 @@ class Engine:
     def stop_now(self) -> None:
         """End everything; what is ended so has no outcome, and a resume does it again."""
         self.stop()
+        self._ended_now = True
         for key, attempt in list(self.running):
             self._backend.stop(key, attempt, None)
 
@@ -166,19 +180,11 @@ class Engine:
                 return False
             history.append(await self._examined(episode))
             self._stop_if_no_model(episode)
-            if self.on_ended is not None:
-                self.on_ended(episode)
             verdict = judge(history, self._retries, alone=verdict.isolated, dice=self._dice)
-            if self.on_judged is not None:
-                self.on_judged(episode, verdict.again)
+            self._record(episode, history[-1], verdict)
             if verdict.seal is not None:
-                outcome = episode if verdict.seal is history[-1] else verdict.seal  # as its own files have it
-                self._store.write(Sealed(episode=outcome, epoch=self._store.epoch))
-                self.tally.sealed(outcome)
                 return True
-            self._store.write(Failed(episode=history[-1], epoch=self._store.epoch, retry_in_s=verdict.pause))
-            self.tally.failed(episode, again=verdict.again)
-            if not verdict.again or self.stopping:
+            if not verdict.again or self.stopping or being_cancelled():
                 return False
             _log.info(
                 "%s: %s; again in %.1f s", name_of(episode.key, episode.attempt), episode.score.reason, verdict.pause
@@ -188,13 +194,32 @@ class Engine:
             if not await inside.enter():
                 return False
 
+    def _record(self, episode: Episode, judged: Episode, verdict: Verdict) -> None:
+        """Write down what became of an attempt, and tell who wants to know."""
+        if verdict.seal is not None:
+            outcome = episode if verdict.seal is judged else verdict.seal  # as its own files have it
+            self._store.write(Sealed(episode=outcome, epoch=self._store.epoch))
+            self.tally.sealed(outcome)
+        else:
+            self._store.write(Failed(episode=judged, epoch=self._store.epoch, retry_in_s=verdict.pause))
+            self.tally.failed(episode, again=verdict.again)
+        if self.on_judged is not None:
+            self.on_judged(episode, verdict.again)
+        if self.on_ended is not None:
+            self.on_ended(episode)
+
     async def _examined(self, episode: Episode) -> Episode:
         """An attempt as it is judged: that its desktop died is held against nobody where others died with it."""
         self.deaths.hear_attempt(episode, time.monotonic())
         if not is_evidence(episode):
             return episode
         if self.running:
-            await asyncio.sleep(HEARD_S)  # whoever held another one may not have said so yet
+            try:
+                await asyncio.sleep(HEARD_S)  # whoever held another one may not have said so yet
+            except asyncio.CancelledError:  # the run ends: nobody judges it, but what it has spent counts
+                with contextlib.suppress(StoreError):
+                    self._store.write(Failed(episode=episode, epoch=self._store.epoch))
+                raise
         return acquit(episode, self.deaths.beside(episode.desktop))
 
     def _stop_if_no_model(self, episode: Episode) -> None:
@@ -238,12 +263,29 @@ class Engine:
         name = (order.key, order.attempt)
         self._store.write(Started(key=order.key, attempt=order.attempt, epoch=self._store.epoch, at=time.time()))
         started = self.running[name] = time.time()
+        run = asyncio.ensure_future(self._backend.run(order))
         try:
-            return await self._backend.run(order)
+            return await asyncio.shield(run)
         except WorkerLost as error:
             return _lost(order, error, started)
+        except asyncio.CancelledError:
+            if not being_cancelled():
+                raise
+            return await self._end_under_way(order, run)
         finally:
+            if not run.done():
+                run.cancel()
+                await asyncio.wait((run,))
             del self.running[name]
+
+    async def _end_under_way(self, order: Order, run: asyncio.Future[Episode | None]) -> Episode | None:
+        """The run ends under an attempt: have it end, so that it is known what it has spent; not for long."""
+        if not run.done() and not self._ended_now and not self._store.failed.done():
+            self._backend.stop(order.key, order.attempt, None)
+            await asyncio.wait((run,), timeout=_ENDING_S)
+        if run.cancelled() or not run.done() or run.exception() is not None:
+            raise asyncio.CancelledError
+        return run.result()
 
 
 class _Inside:
@@ -303,4 +345,5 @@ def _first(errors: BaseExceptionGroup[BaseException]) -> DeskrollError | None:
             flat.append(error)
         else:
             return None  # a bug: it must be seen as it is
-    return next((each for each in flat if isinstance(each, StoreError | BackendLost | ConfigError)), flat[0])
+    telling = StoreError | BackendLost | BackgroundLost | ConfigError
+    return next((each for each in flat if isinstance(each, telling)), flat[0])

@@ -22,9 +22,9 @@ _LOOK_S = 0.5
 
 
 class PoolWatch:
-    """Runs beside a session: `await watch()`. `resume` is the command that goes on with the run."""
+    """Runs beside a session: `await watch()`."""
 
-    def __init__(self, pool: Pool | PoolClient | None, deaths: Deaths, wait: float, resume: str) -> None:
+    def __init__(self, pool: Pool | PoolClient | None, deaths: Deaths, wait: float) -> None:
         self.status: PoolStatus | None = None
         """What it said last; None while it says nothing."""
         self.gone: asyncio.Future[DeskrollError] = asyncio.get_running_loop().create_future()
@@ -32,7 +32,6 @@ class PoolWatch:
         self._pool = pool
         self._deaths = deaths
         self._wait = wait
-        self._resume = resume
         self._why = ""
         """Why it serves nobody; empty while it does."""
         self._served_at = running_time()
@@ -77,5 +76,5 @@ class PoolWatch:
     def _error(self) -> PoolGone:
         return PoolGone(
             f"the pool has served nobody for {self._silent_s:.0f} s ({self._why}); the run stops here, and no episode "
-            f"was spent on that: start the pool again, and go on with:  {self._resume}"
+            "was spent on that: start the pool again, and resume the run"
         )

@@ -1,6 +1,7 @@
 """Session: one start of a run, put together: store, pool, model, backend, engine, watchdog, control.
 
-Guarantees: whatever ends it, no desktop, worker or socket of its own is left, and what was done can be resumed.
+Guarantees: whatever ends it, no desktop, worker or socket of its own is left, and what was done can be resumed. What
+watches over the run while it goes on cannot die unseen: the run ends with it.
 """
 
 from __future__ import annotations
@@ -8,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shlex
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from deskroll.desktops.pool import Pool
 from deskroll.desktops.service import PoolClient
 from deskroll.rollout.backends import Backend
+from deskroll.rollout.background import in_background
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.demand import Demand
@@ -51,19 +52,25 @@ class Session:
         engine: Engine,
         backend: Backend,
         pool: Pool | PoolClient | None,
+        *,
+        demand: Demand,
+        budget: RunBudget,
     ) -> None:
         self.config = config
         self.store = store
         self.engine = engine
-        self._tasks = tasks
-        self._backend = backend
-        resume = f"deskroll run --resume {shlex.quote(self.folder)}"
-        self._pool = PoolWatch(pool, engine.deaths, config.pool_wait, resume)
-        self._demand: Demand | None = None
-        self.budget = RunBudget(config.limits)
+        self.budget = budget
         self.used_up = ""
         """Which of the run's own limits has stopped it, in words."""
+        self._tasks = tasks
+        self._backend = backend
+        self._pool = pool
+        self._pool_watch = PoolWatch(pool, engine.deaths, config.pool_wait)
+        self._watchdog = Watchdog(backend, config, sink=engine.sink)
+        self._demand = demand
         self._started_at = time.time()
+        engine.on_ended = self._hear_ended
+        engine.on_judged = demand.judged
 
     @classmethod
     @asynccontextmanager
@@ -96,18 +103,10 @@ class Session:
             history = failed_before(store.index) if resume else None
             store.index.forget_text()
             engine = Engine(backend, store, limits, retries, sink=journal, history=history)
-            session = cls(config, tasks, store, engine, backend, pool)
-            session._demand, session.budget = demand, budget
-            watchdog = Watchdog(backend, config, sink=journal)
-            engine.on_ended = session._told(watchdog.usual.learn)
-            engine.on_judged = demand.judged
+            session = cls(config, tasks, store, engine, backend, pool, demand=demand, budget=budget)
             steering = Steering(status=session.status, change=limits.change, stop=session.stop)
             socket = await stack.enter_async_context(serve_control(steering, store.info.run_id, config.metrics))
             store.note(socket=socket)
-            beside = [watchdog.watch(), session._pool.watch(), session._follow_time()]
-            if pool is not None:
-                beside.append(demand.keep_told(pool))
-            await stack.enter_async_context(_beside(*beside))
             yield session
 
     @property
@@ -117,27 +116,26 @@ class Session:
 
     async def run(self) -> list[Episode]:
         """Run what is planned and not done; all outcomes come back."""
-        self._check_budget()
-        work = asyncio.ensure_future(self.engine.run(PHASE, self._tasks, samples=self.config.group_size))
-        unwritten = asyncio.ensure_future(asyncio.shield(self.store.failed))
-        no_pool = asyncio.ensure_future(asyncio.shield(self._pool.gone))
-        try:
-            await asyncio.wait((work, unwritten, no_pool), return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                raise unwritten.result() if unwritten.done() else no_pool.result()
-            episodes = await work
-            if self.used_up and not self.store.index.finished:
-                self.store.end_as(CloseReason.STOPPED, self.used_up)
-            return episodes
-        finally:
-            for task in (work, unwritten, no_pool):
-                task.cancel()
-            await asyncio.gather(work, unwritten, no_pool, return_exceptions=True)
+        left = left_to_do(self.store.index, PHASE, 0, self._tasks, self.config.group_size)
+        self._check_budget(sum(left.values()))
+        async with in_background(self._watches()) as died:
+            work = asyncio.ensure_future(self.engine.run(PHASE, self._tasks, samples=self.config.group_size))
+            ends = (self.store.failed, self._pool_watch.gone, died)
+            try:
+                await asyncio.wait((work, *ends), return_when=asyncio.FIRST_COMPLETED)
+                if not work.done():
+                    raise next(each.result() for each in ends if each.done())
+                episodes = await work
+            finally:
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+        if self.used_up and not self.store.index.finished:
+            self.store.end_as(CloseReason.STOPPED, self.used_up)
+        return episodes
 
     def stop(self, now: bool = False) -> None:
         """Start nothing more, and give back what has not begun; `now`: end what runs, too."""
-        if self._demand is not None:
-            self._demand.end()
+        self._demand.end()
         if now:
             self.engine.stop_now()
         else:
@@ -151,7 +149,7 @@ class Session:
         phases = dict(Counter(str(each.phase) for each in activities))
         in_flight = len(self.engine.running)
         stuck = attention(activities, endpoints, workers, self.config.watchdog.notice_after)
-        pool, no_pool = self._pool.status, self._pool.attention()
+        pool, no_pool = self._pool_watch.status, self._pool_watch.attention()
         return RunStatus(
             run_id=self.store.info.run_id,
             folder=self.folder,
@@ -195,19 +193,26 @@ class Session:
             ),
         )
 
-    def _told(self, learn: Callable[[Episode], None]) -> Callable[[Episode], None]:
-        """Who is told of each attempt that ended: whoever learns from it, and the budget."""
+    def _watches(self) -> dict[str, Coroutine[object, object, None]]:
+        """What watches over the run while it goes on, by name."""
+        watches = {
+            "the watchdog": self._watchdog.watch(),
+            "the look at the pool": self._pool_watch.watch(),
+            "the clock of limits.run_time": self._follow_time(),
+        }
+        if self._pool is not None:
+            watches["what tells the pool how many desktops are wanted"] = self._demand.keep_told(self._pool)
+        return watches
 
-        def tell(episode: Episode) -> None:
-            learn(episode)
-            self.budget.spend(episode)
-            self._check_budget()
+    def _hear_ended(self, episode: Episode) -> None:
+        """An attempt has ended: the watchdog learns from it, and the budget counts it."""
+        self._watchdog.usual.learn(episode)
+        self.budget.spend(episode)
+        self._check_budget(self.engine.unstarted)
 
-        return tell
-
-    def _check_budget(self) -> None:
-        """Start nothing more where the run has used up what it may."""
-        if not self.used_up and not self.engine.stopping and (why := self.budget.used_up()):
+    def _check_budget(self, unstarted: int) -> None:
+        """Start nothing more where the run has used up what it may, and something is left to start."""
+        if unstarted and not self.used_up and not self.engine.stopping and (why := self.budget.used_up()):
             self.used_up = why
             running = len(self.engine.running)
             under_way = f"; {running} under way will finish" if running else ""
@@ -215,23 +220,7 @@ class Session:
             self.stop()
 
     async def _follow_time(self) -> None:
-        """Stop when the run's time is over."""
-        while (left := self.budget.seconds_left) is not None and not self.used_up:
+        """Stop when the run's time is over, if anything is left to start; each attempt that ends later looks, too."""
+        while left := self.budget.seconds_left:  # noqa: ASYNC110  (a timer may be early by a little)
             await asyncio.sleep(left)
-            self._check_budget()
-            if self.engine.stopping:
-                return
-
-
-@asynccontextmanager
-async def _beside(*work: Coroutine[object, object, None]) -> AsyncIterator[None]:
-    """Run what goes on beside the block, and end it with the block."""
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                _log.error("what watches over the run ended: %s: %s", type(error).__name__, error)
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._check_budget(self.engine.unstarted)

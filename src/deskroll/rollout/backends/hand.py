@@ -145,17 +145,17 @@ class Hand:
                             emit(event)
                     case Broken(message=text):
                         self.broken = ConfigError(text)
-                        self._lose(self.broken)
+                        self.lose(self.broken)
                     case Ready():
                         pass
             why = await self._why_it_ended(last_words)
-            self._lose(BackendLost(nursery.gone) if nursery.gone else WorkerLost(why))
+            self.lose(BackendLost(nursery.gone) if nursery.gone else WorkerLost(why))
         except msgspec.MsgspecError as error:
             self.kill(f"it said something that cannot be read: {error}")
-            self._lose(WorkerLost(f"worker {self.pid} was killed: {self.killed_for}"))
+            self.lose(WorkerLost(f"worker {self.pid} was killed: {self.killed_for}"))
         finally:
             self._heard_out.set()
-            self._lose(WorkerLost(f"worker {self.pid} was let go"))
+            self.lose(WorkerLost(f"worker {self.pid} was let go"))
             await self._channel.close()
 
     def vitals(self) -> WorkerVitals:
@@ -185,6 +185,16 @@ class Hand:
         """End it by force; what it ran is lost."""
         self.killed_for = self.killed_for or why
         self._signal(signal.SIGKILL)
+
+    def lose(self, error: DeskrollError) -> None:
+        """Nothing is heard of it any more: whatever it had not ended, ends with this error."""
+        if not self.gone:
+            self.gone = str(error)
+            self._tell_kept(0)
+        for future in self._pending.values():
+            if not future.done():
+                self.lost += 1
+                future.set_exception(error)
 
     async def dismiss(self) -> None:
         """Let it end, and hear the last of it; by force, where it does not: then that may be lost."""
@@ -216,15 +226,6 @@ class Hand:
     def _tell_kept(self, attempts: int) -> None:
         if self._kept is not None and not self._kept.done():
             self._kept.set_result(attempts)
-
-    def _lose(self, error: DeskrollError) -> None:
-        if not self.gone:
-            self.gone = str(error)
-            self._tell_kept(0)
-        for future in self._pending.values():
-            if not future.done():
-                self.lost += 1
-                future.set_exception(error)
 
     async def _why_it_ended(self, last_words: Callable[[], str]) -> str:
         try:

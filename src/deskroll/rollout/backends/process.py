@@ -2,7 +2,8 @@
 
 Guarantees: a worker that dies, hangs or eats memory is noticed, logged and replaced; what it ran ends as `WorkerLost`,
 and no other worker is touched. An attempt that is ordered `isolated` has a worker of its own. After the block no worker
-is left; a worker whose coordinator dies ends at once.
+is left; a worker whose coordinator dies ends at once. Where what listens to workers or looks after them dies itself,
+every attempt ends with that error: nobody waits for what nobody would hear of.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.hand import Hand
 from deskroll.rollout.backends.nursery import READY_S, Nursery
 from deskroll.rollout.backends.wire import LOG_EVENT, Setup
+from deskroll.rollout.background import lost_part
 from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarded
 
@@ -77,7 +79,7 @@ class ProcessBackend:
         except BaseException:
             await self.__aexit__()
             raise
-        self._spawn(self._look_after())
+        self._spawn(self._look_after(), "what looks after the workers")
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -150,7 +152,7 @@ class ProcessBackend:
     async def _hire(self, *, isolated: bool = False) -> Hand:
         hand = await Hand.hire(self._nursery, self._setup, isolated=isolated)
         self._hands.append(hand)
-        self._spawn(self._attend(hand))
+        self._spawn(self._attend(hand), f"what listens to worker {hand.pid}")
         return hand
 
     async def _attend(self, hand: Hand) -> None:
@@ -237,7 +239,19 @@ class ProcessBackend:
         await asyncio.sleep(_GLANCE_S)  # for the rest of the last one
         return self._nursery.last_words()
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.create_task(work)
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._hear_end)
+
+    def _hear_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        lost = lost_part(task.get_name(), error)
+        if self._closing:
+            _log.warning("while workers were let go: %s", lost)
+            return
+        self._spawn(self._give_up(lost), "what tells that there are no workers any more")
+        for hand in self._hands:
+            hand.lose(lost)
