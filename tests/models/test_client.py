@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from email.utils import formatdate
 
@@ -433,6 +433,9 @@ class Clock:
             yield
         finally:
             self.uncounted += time.monotonic() - begun
+
+    def asking(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def credit(self, seconds: float) -> None:
         self.uncounted += seconds

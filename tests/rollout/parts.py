@@ -7,12 +7,14 @@ import math
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 from deskroll.actions import Action, Answer
-from deskroll.agents.base import Surroundings
+from deskroll.agents.base import ModelProtocol, Surroundings
+from deskroll.agents.chat import ChatAgent
 from deskroll.config import Settings
 from deskroll.envs.base import Ending, Means, Moment
 from deskroll.envs.math import MathEnv
@@ -200,6 +202,35 @@ class BrokenAgent(AnsweringAgent):
 
     async def act(self, observation: Observation) -> Decision:
         raise ZeroDivisionError("division by zero")
+
+
+class SlowAgent(AnsweringAgent):
+    """Asks no model, and takes its time."""
+
+    protocol: ClassVar[ModelProtocol] = "none"
+
+    async def act(self, observation: Observation) -> Decision:
+        await asyncio.sleep(3600)
+        raise AssertionError("it never comes here")
+
+
+class PonderingAgent(ChatAgent):
+    """Its model answers at once; what it makes of that takes its time."""
+
+    async def act(self, observation: Observation) -> Decision:
+        await super().act(observation)
+        await asyncio.sleep(3600)
+        raise AssertionError("it never comes here")
+
+
+class HesitantAgent(ChatAgent):
+    """Gives up waiting for its model soon, and takes its time then."""
+
+    async def act(self, observation: Observation) -> Decision:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(super().act(observation), 0.01)
+        await asyncio.sleep(3600)
+        raise AssertionError("it never comes here")
 
 
 class LeakyAgent(AnsweringAgent):

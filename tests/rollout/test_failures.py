@@ -19,7 +19,7 @@ from deskroll.report.results import Results
 from deskroll.rollout.session import Session
 from deskroll.store import AttemptWriter
 from deskroll.store.journal import Failed
-from deskroll.types import Episode, Phase
+from deskroll.types import Episode, Phase, StopReason
 from tests.models.servers import said
 from tests.rollout.conftest import ANSWER, CALCULATE, CLICK, Runs, questions, script, until
 
@@ -171,6 +171,47 @@ async def test_a_server_that_answers_nobody_is_not_the_agents_time_limit(runs: R
     assert outcome.failure is not None
     assert (outcome.failure.failure_class, outcome.score.value) == (FailureClass.MODEL, None)
     assert "silent" in outcome.failure.message
+
+
+@pytest.mark.parametrize(("agent", "latency"), [("SlowAgent", 0.0), ("PonderingAgent", 0.0), ("HesitantAgent", 3600.0)])
+async def test_an_agent_that_takes_its_time_is_no_silence_of_the_model(runs: Runs, agent: str, latency: float) -> None:
+    (outcome,) = await runs.run(
+        script(ANSWER, latency=latency), questions(1), agent=f"tests.rollout.parts:{agent}", limits={"max_time": 0.5}
+    )
+    assert (outcome.stop, outcome.failure, outcome.score.value) == (StopReason.MAX_TIME, None, 0.0)
+
+
+async def test_the_silence_that_another_episode_waits_through_is_not_this_ones(runs: Runs) -> None:
+    """They share a client: one waits for its first answer, the other has had it and takes its time."""
+    async with _silent_for("(0)") as url:
+        config = runs.config(
+            None, model={"base_url": url}, agent="tests.rollout.parts:PonderingAgent", limits={"max_time": 2.0},
+            retries={"model": 0}, num_rollouts=2,
+        )  # fmt: skip
+        async with Session.open(config, questions(2)) as session:
+            waited, pondered = await session.run()
+    assert (pondered.stop, pondered.failure) == (StopReason.MAX_TIME, None)
+    assert waited.failure is not None
+    assert waited.failure.failure_class is FailureClass.MODEL
+
+
+@asynccontextmanager
+async def _silent_for(text: str) -> AsyncIterator[str]:
+    """A server that answers what holds a text never, and everything else at once."""
+    over = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.Response:
+        if text in await request.text():
+            await over.wait()
+        return web.json_response(said("42"))
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        try:
+            yield str(server.make_url("/v1"))
+        finally:
+            over.set()
 
 
 async def test_a_key_that_is_refused_in_the_middle_stops_the_run_and_spends_nothing_more(runs: Runs) -> None:

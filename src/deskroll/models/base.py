@@ -20,6 +20,9 @@ class EpisodeClock(Protocol):
     def paused(self) -> AbstractContextManager[None]:
         """What happens in this block takes no time."""
 
+    def asking(self) -> AbstractContextManager[None]:
+        """In this block a request is open, and the server's answer is waited for."""
+
     def credit(self, seconds: float) -> None:
         """So much of what has passed does not count."""
 

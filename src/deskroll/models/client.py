@@ -66,6 +66,9 @@ class _NoClock:
     def paused(self) -> AbstractContextManager[None]:
         return nullcontext()
 
+    def asking(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
     def credit(self, seconds: float) -> None:
         pass
 
@@ -141,7 +144,8 @@ class ChatClient:
             async with self._slot(clock):
                 begun = running_time()
                 try:
-                    return await self._ask(request, tries)
+                    with clock.asking():
+                        return await self._ask(request, tries)
                 except _Failed as failure:
                     error, after = self._clean(str(failure)), failure.after
                 except ModelError as refused:

@@ -5,10 +5,11 @@ Guarantee: neither counts time in which this process did not run.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 
-from deskroll.clocks import Limit, time_limit
+from deskroll.clocks import Limit, running_time, time_limit
 from deskroll.errors import DeskrollError
 from deskroll.models.base import episode_clock
 
@@ -36,6 +37,8 @@ class TurnClock:
     def __init__(self, limit: Limit, waiting: Waiting) -> None:
         self._limit = limit
         self._waiting = waiting
+        self.unanswered_s = 0.0
+        """How long a request had been open when the time was over; 0 where none was."""
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -52,6 +55,17 @@ class TurnClock:
         finally:
             self._limit.allow(left)
 
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """In this block a request is open; one that ends with the time itself was never answered."""
+        begun = running_time()
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._limit.expired():
+                self.unanswered_s = max(self.unanswered_s, running_time() - begun)
+            raise
+
     def credit(self, seconds: float) -> None:
         """So much of the running time that has passed does not count."""
         if (left := self._limit.left) is not None:
@@ -59,11 +73,12 @@ class TurnClock:
 
 
 @asynccontextmanager
-async def turns_within(seconds: float | None, waiting: Waiting) -> AsyncIterator[None]:
+async def turns_within(seconds: float | None, waiting: Waiting) -> AsyncIterator[TurnClock]:
     """The block, on an episode's clock, which holds `waiting` while it stands still; `TimeoutError` when it is over."""
     async with time_limit(seconds) as limited:
-        token = episode_clock.set(TurnClock(limited, waiting))
+        clock = TurnClock(limited, waiting)
+        token = episode_clock.set(clock)
         try:
-            yield
+            yield clock
         finally:
             episode_clock.reset(token)

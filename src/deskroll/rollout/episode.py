@@ -88,7 +88,7 @@ async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | Non
 async def _turns(live: Live, kit: Kit, env: Env, agent: Agent, observation: Observation, notes: Notebook) -> Ending:
     """Ask, act, look, until the agent or a limit ends it."""
     try:
-        async with turns_within(notes.limits.max_time, live.waiting):
+        async with turns_within(notes.limits.max_time, live.waiting) as clock:
             while (stop := notes.budget.reached()) is None:
                 live.enter(Phase.MODEL)
                 with blaming(live, FailureClass.AGENT, "the agent"):
@@ -104,7 +104,8 @@ async def _turns(live: Live, kit: Kit, env: Env, agent: Agent, observation: Obse
                     return Ending(stop=moment.stop, answer=moment.answer)
                 observation = moment.observation
     except TimeoutError:
-        if live.phase is Phase.MODEL and (silence := kit.silence(live.in_phase_s)) > (notes.limits.max_time or 0.0) / 2:
+        silence = kit.silence(clock.unanswered_s) if live.phase is Phase.MODEL else 0.0
+        if silence > (notes.limits.max_time or 0.0) / 2:
             # Nobody had an answer from it all that time: that is the server's doing, and no limit of the agent's.
             raise ModelError(f"the model's server was silent for {silence:.0f} s, until the time was over") from None
         stop = StopReason.MAX_TIME

@@ -155,10 +155,10 @@ class Kit:
         )
         return kind(task, settings, means)
 
-    def silence(self, asked_s: float) -> float:
-        """For how long the model's server has answered nobody, of the time since it was asked."""
-        since = self._model.load().since_answer_s  # its request was cancelled with the time, so none is open
-        return asked_s if since is None else min(asked_s, since)
+    def silence(self, unanswered_s: float) -> float:
+        """For how long the model's server has answered nobody, of the time for which a request was not answered."""
+        since = self._model.load().since_answer_s
+        return unanswered_s if since is None else min(unanswered_s, since)
 
     def agent(self, order: Order, env: Env, tools: Sequence[Tool], scribe: AttemptWriter) -> Agent:
         """The agent of one attempt."""
