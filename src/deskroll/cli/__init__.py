@@ -15,8 +15,3 @@ def program() -> str:
         return sys.argv[0]
     beside = Path(sys.executable).parent / "deskroll"  # of an environment that is not activated
     return str(beside) if beside.exists() else f"{sys.executable} -m deskroll"
-
-
-def counted(number: int, what: str) -> str:
-    """`1 desktop`, `2 desktops`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -177,7 +177,7 @@ def _progress() -> Iterator[Tell]:
 
 
 def _tell(exported: Exported, *, as_json: bool) -> None:
-    from deskroll.cli import counted  # noqa: PLC0415
+    from deskroll.report.words import counted  # noqa: PLC0415
 
     if as_json:
         click.echo(msgspec.json.encode(exported))

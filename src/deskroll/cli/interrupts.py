@@ -14,7 +14,8 @@ from collections.abc import Coroutine
 
 from rich.console import Console
 
-from deskroll.cli import counted
+from deskroll.report.words import counted
+from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.session import Session
 from deskroll.types import Episode
 
@@ -61,7 +62,7 @@ class Interrupts:
         try:
             return await self._task
         except asyncio.CancelledError:
-            if self.count > 1 and not _being_cancelled():
+            if self.count > 1 and not being_cancelled():
                 return []
             raise
         finally:
@@ -117,8 +118,3 @@ class Interrupts:
     def _cancel(self) -> None:
         if self._main is not None:
             self._main.cancel()
-
-
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -10,7 +10,7 @@ import time
 from rich.console import Console
 
 from deskroll.errors import InputError, plain
-from deskroll.rollout.orders import NAMED_BY
+from deskroll.store.names import NAMED_BY
 
 _LONGEST = 20_000
 """Characters of a line: a traceback is shown whole."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskroll.cli import counted, program
+from deskroll.cli import program
 from deskroll.cli.desktops import TOKEN_VARIABLE, parse_size
 from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError, plain
+from deskroll.report.words import counted
 
 if TYPE_CHECKING:
     from deskroll.desktops.pool import Pool, PoolConfig

@@ -13,9 +13,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from deskroll.cli import counted
 from deskroll.desktops.pool.slot import State
 from deskroll.host.console import PlainConsole
+from deskroll.report.words import counted, duration
 
 if TYPE_CHECKING:
     from deskroll.desktops.pool import DesktopStatus, PoolStatus
@@ -114,12 +114,3 @@ def _summary(status: PoolStatus) -> list[Text]:
 
 def _line(label: str, text: str, style: str = "") -> Text:
     return Text.assemble((f"{label:<11}", "dim"), (text, style))
-
-
-def duration(seconds: float) -> str:
-    """A time as a person reads it: 12 ms, 3.4 s, 5 min, 2.1 h."""
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 99.95:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -13,7 +13,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from deskroll.cli import counted
 from deskroll.cli.console import stderr
 from deskroll.cli.interrupts import Interrupts
 from deskroll.cli.log_lines import LogLines
@@ -23,6 +22,7 @@ from deskroll.errors import InputError, NoDesktop, plain
 from deskroll.export.difference import side_by_side
 from deskroll.export.output import writing
 from deskroll.export.pictures import opened
+from deskroll.report.words import counted
 from deskroll.rollout.openfiles import raise_open_files
 from deskroll.rollout.replay import BEGINNING, Compared, Comparison, Source, compare_attempts
 from deskroll.rollout.session import Session

@@ -15,7 +15,7 @@ import msgspec
 from rich.console import Console
 
 from deskroll.agents import agent_kind, client_kind, model_protocol
-from deskroll.cli import counted, program
+from deskroll.cli import program
 from deskroll.cli.console import stderr
 from deskroll.cli.interrupts import Interrupts
 from deskroll.cli.log_lines import LogLines
@@ -28,6 +28,7 @@ from deskroll.models.scripted import Script, ScriptedServer
 from deskroll.models.settings import ModelSettings
 from deskroll.report import terminal
 from deskroll.report.results import Results
+from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.loading import SCRIPTED
 from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files

@@ -14,14 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from deskroll.agents import agent_kind, client_kind, model_protocol
-from deskroll.cli import counted
 from deskroll.errors import plain
 from deskroll.report.intervals import wilson
+from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.loading import SCRIPTED
-from deskroll.rollout.orders import NAMED_BY, name_of
 from deskroll.rollout.sizing import Sizing
 from deskroll.rollout.status import RunStatus
+from deskroll.store.names import NAMED_BY, name_of
 from deskroll.types import Phase
 
 _log = logging.getLogger(__name__)

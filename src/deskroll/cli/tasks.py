@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deskroll.cli import counted
 from deskroll.cli.places import LocalPath
+from deskroll.report.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

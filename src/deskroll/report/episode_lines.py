@@ -16,6 +16,7 @@ from deskroll.report.outcome import Outcome, outcome_of
 from deskroll.report.page import episode_facts
 from deskroll.report.results import Results
 from deskroll.store import AttemptReader
+from deskroll.store.names import attempt_name
 from deskroll.store.paths import SCREENS
 from deskroll.types import Episode, EpisodeKey, Record, Step
 
@@ -53,7 +54,7 @@ def shown_attempt(results: Results, key: EpisodeKey, attempt: int) -> Shown:
     counts = outcome is not None and outcome.attempt == attempt
     episode = outcome if counts else _own_account(reader)
     return Shown(
-        name=f"{key.phase}/{key.round}/{key.task}/{key.sample}#{attempt}",
+        name=attempt_name(key, attempt),
         run_id=results.name,
         question=results.question(key),
         counts=counts,

@@ -30,12 +30,13 @@ from deskroll.rollout.backends import Backend
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.deaths import HEARD_S, Deaths
 from deskroll.rollout.limits import GroupPermit, Limits
-from deskroll.rollout.orders import Order, name_of
+from deskroll.rollout.orders import Order
 from deskroll.rollout.plan import Group, make_plan
 from deskroll.rollout.retry import Retries, Verdict, acquit, is_evidence, judge
 from deskroll.rollout.tally import Tally
 from deskroll.store import RunStore
 from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed, Started
+from deskroll.store.names import name_of
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Failure, Phase, Score, StopReason, Task, guarded
 
 _log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from deskroll.errors import plain
 from deskroll.models.base import EndpointLoad
+from deskroll.store.names import name_of
 from deskroll.types import EpisodeKey, Phase, Record, Task
 
 
@@ -79,15 +79,6 @@ class Order(Record, frozen=True):
     def name(self) -> str:
         """How logs and people name it."""
         return name_of(self.key, self.attempt)
-
-
-NAMED_BY = "phase/round/task/sample#attempt"
-"""What the parts of an attempt's name are."""
-
-
-def name_of(key: EpisodeKey, attempt: int) -> str:
-    """An attempt in one word, fit for a terminal."""
-    return plain(f"{key.phase}/{key.round}/{key.task}/{key.sample}#{attempt}")
 
 
 class Activity(Record, frozen=True):

@@ -9,8 +9,9 @@ import msgspec
 from deskroll.desktops.pool import PoolStatus
 from deskroll.models.base import EndpointLoad
 from deskroll.rollout.backends import WorkerVitals
-from deskroll.rollout.orders import Activity, name_of
+from deskroll.rollout.orders import Activity
 from deskroll.rollout.tally import Standing
+from deskroll.store.names import name_of
 from deskroll.types import Phase, Record
 
 _ANSWERING = (Phase.ACT, Phase.SETTLE)

@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from deskroll.errors import DeskrollError, DesktopStalled, EvaluatorError, ModelError, SetupError
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.orders import Activity, name_of
+from deskroll.rollout.orders import Activity
 from deskroll.rollout.status import activities_of
+from deskroll.store.names import name_of
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Phase, guarded
 
 _log = logging.getLogger(__name__)
