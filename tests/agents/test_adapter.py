@@ -114,7 +114,7 @@ async def test_a_slow_one_holds_up_nobody_and_can_be_left() -> None:
 @pytest.mark.parametrize(
     ("path", "kind", "words"),
     [
-        ("nowhere", InputError, "agent_options.class is 'nowhere'; write package.module:Class"),
+        ("nowhere", InputError, "agent_options.class is 'nowhere'; write package.module:Class, or FILE.py:Class"),
         ("no.such.module:Agent", InputError, "there is no module"),
         ("tests.agents.foreign:Absent", InputError, "has no Absent"),
         ("tests.agents.screens:NoModel", InputError, r"has no method predict\(instruction, obs\)"),

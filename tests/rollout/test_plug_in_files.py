@@ -85,6 +85,33 @@ def test_by_file_in_worker_processes_and_again_from_elsewhere(
     run(deskroll, place, env, *again, "--force")
 
 
+THEIRS = """
+class Theirs:
+    def predict(self, instruction, obs):
+        return "it cannot be done", ["FAIL"]
+"""
+
+
+def test_an_adapted_agent_by_file_is_found_from_elsewhere_and_held_to_what_it_was(
+    deskroll: Commands, place: Path, env: dict[str, str]
+) -> None:
+    (place / "theirs.py").write_text(THEIRS)
+    line = '{"id": "%s", "instruction": "Do it.", "evaluator": {"func": "infeasible"}}\n'
+    (place / "t.jsonl").write_text(line % "a" + line % "b")
+    flags = ["--env", "osworld", "--provider", "sim", "--num-vms", "1", "--set", "workers=1", "--run-id", "one"]
+    flags += ["--agent", "adapter", "--set", "agent_options.class=theirs.py:Theirs"]
+    assert json.loads(run(deskroll, place, env, "t.jsonl", *flags, "--limit", "1"))["overall"]["successes"] == 1
+    info = json.loads((place / "results/one/run.json").read_text())
+    assert info["config"]["agent_options"]["class"] == f"{place}/theirs.py:Theirs"
+    assert set(info["plug_ins"]) == {f"{place}/theirs.py:Theirs"}
+    again = ["--resume", str(place / "results/one")]
+    more = run(deskroll, place.parent, env, *again, "--limit", "2", "--force")
+    assert json.loads(more)["overall"]["successes"] == 2
+    with (place / "theirs.py").open("a") as file:
+        file.write("# another thought\n")
+    assert f"{place}/theirs.py has changed" in run(deskroll, place, env, *again, code=2)
+
+
 def test_the_working_directory_is_on_the_path(deskroll: Commands, place: Path, env: dict[str, str]) -> None:
     flags = ["--env", "my_env:Mine", "--agent", "my_agent:Mine", "--set", "workers=1"]
     assert json.loads(run(deskroll, place, env, "t.jsonl", *flags))["overall"]["successes"] == 1

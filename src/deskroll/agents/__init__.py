@@ -7,6 +7,7 @@ from deskroll.agents.base import (
     agent_kind,
     agent_settings,
     client_kind,
+    code_options,
     model_protocol,
     reads_tree,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "agent_kind",
     "agent_settings",
     "client_kind",
+    "code_options",
     "model_protocol",
     "reads_tree",
 ]

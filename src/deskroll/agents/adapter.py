@@ -47,7 +47,7 @@ class AdapterSettings(Settings):
     model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True)
 
     target: str = Field(alias="class", min_length=3)
-    """Where the class is: `package.module:Class`."""
+    """Where the class is: `package.module:Class` or `FILE.py:Class`."""
     max_retries: int = Field(default=3, ge=0, le=100)
     """How often in a row a prediction that holds no usable action is made again."""
 
@@ -58,6 +58,7 @@ class AdapterAgent:
     Settings: ClassVar[type[AdapterSettings]] = AdapterSettings
     protocol: ClassVar[ModelProtocol] = "none"
     reads_tree: ClassVar[bool] = True
+    code_options: ClassVar[tuple[str, ...]] = ("class", "target")
 
     def __init__(self, surroundings: Surroundings, settings: AdapterSettings) -> None:
         self._screen = surroundings.require_screen("adapter")
@@ -157,7 +158,7 @@ def _sayable(error: BaseException, what: str) -> Exception:
 def _made(settings: AdapterSettings) -> Any:
     """The agent, reset as OSWorld's runner resets it."""
     if ":" not in settings.target:
-        raise InputError(f"agent_options.class is {settings.target!r}; write package.module:Class")
+        raise InputError(f"agent_options.class is {settings.target!r}; write package.module:Class, or FILE.py:Class")
     kind: Any = Registry().load("agent", settings.target)
     if not callable(getattr(kind, "predict", None)):
         raise InputError(f"agent_options.class: {settings.target} has no method predict(instruction, obs)")

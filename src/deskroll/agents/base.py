@@ -2,12 +2,13 @@
 
 Most kinds ask a model that speaks OpenAI's protocol. A kind that asks one of another protocol, or none at all, says so
 in a class attribute `protocol`; whoever opens the model's client looks there (`client_kind`). One that reads whole
-accessibility trees (`Observation.raw_tree`) says so in `reads_tree`: for the others only what shows is read.
+accessibility trees (`Observation.raw_tree`) says so in `reads_tree`: for the others only what shows is read. One whose
+options name code, as `--agent` does, says which in `code_options`: that code is held to what it was, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -91,6 +92,12 @@ def agent_kind(name: str, registry: Registry | None = None) -> AgentKind:
 def reads_tree(kind: AgentKind) -> bool:
     """Whether agents of a kind read accessibility trees themselves, beyond the table of what shows."""
     return bool(getattr(kind, "reads_tree", False))
+
+
+def code_options(kind: AgentKind, options: Mapping[str, Any]) -> dict[str, str]:
+    """Of the options of that kind of agent, those that name code: `package.module:Class` or `FILE.py:Class`."""
+    named = ((name, options.get(name)) for name in getattr(kind, "code_options", ()))
+    return {name: value for name, value in named if isinstance(value, str)}
 
 
 def model_protocol(kind: AgentKind) -> ModelProtocol:

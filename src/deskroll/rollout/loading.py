@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from deskroll.agents import agent_kind, agent_settings
+from deskroll.agents import agent_kind, agent_settings, code_options
 from deskroll.config import Override, load
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
@@ -80,7 +80,9 @@ def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[T
     if config.judge is not None:
         models["judge"] = _placed(config.judge, _beside(config.tasks, ".judge.yaml"), "judge")
     named = {"env": place_file(config.env), "agent": place_file(config.agent)}
-    config = config.model_copy(update=models | named)
+    code = code_options(agent_kind(named["agent"]), config.agent_options)
+    options = {**config.agent_options, **{name: place_file(value) for name, value in code.items()}}
+    config = config.model_copy(update=models | named | {"agent_options": options})
     agent_settings(agent_kind(config.agent), config.agent_options, config.agent)
     if _wanted(config, tasks):
         config = _with_provider(config)
@@ -95,7 +97,8 @@ def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[T
 
 def plug_ins(config: RunConfig) -> dict[str, str]:
     """The parts of a run that are named by a file, each with the digest of that file."""
-    return {name: digest for name in (config.env, config.agent) if (digest := file_digest(name))}
+    code = code_options(agent_kind(config.agent), config.agent_options).values()
+    return {name: digest for name in (config.env, config.agent, *code) if (digest := file_digest(name))}
 
 
 def _beside(tasks: str, suffix: str) -> Path:
