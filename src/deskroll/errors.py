@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import enum
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -229,7 +230,8 @@ _BY_CLASS: dict[FailureClass, type[DeskrollError]] = {
 def boundary(culprit: FailureClass, what: str) -> Iterator[None]:
     """Turn any plain exception that leaves the block into the error class of `culprit`.
 
-    Errors that already carry a failure class, a `StoreError`, and cancellation pass through unchanged.
+    Errors that already carry a failure class, a `StoreError`, and cancellation pass through unchanged. Code that wants
+    to end the whole program (`sys.exit`) has failed like any other: the program is not its own.
     """
     if culprit not in _BY_CLASS:
         raise ValueError(f"no error class belongs to {culprit!r}: cancellation passes through by itself")
@@ -241,7 +243,9 @@ def boundary(culprit: FailureClass, what: str) -> Iterator[None]:
         made = _BY_CLASS[culprit](f"{what}: {error}")
         made.unforeseen, made.trace = error.unforeseen, error.trace
         raise made from error
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            raise  # somebody may have pressed Ctrl-C
         made = _BY_CLASS[culprit](f"{what}: {type(error).__name__}: {error}")
         made.unforeseen = error
         raise made from error
@@ -254,7 +258,7 @@ def foreign_code(what: str) -> Iterator[None]:
         yield
     except DeskrollError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{what}: {type(error).__name__}: {error}\n{trace_of(error).rstrip()}") from error
 
 

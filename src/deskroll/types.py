@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from deskroll.actions import Action
+from deskroll.actions import ACTIONS, Action
 from deskroll.errors import DeathCause, DeskrollError, DesktopLost, FailureClass, InputError
 
 _log = logging.getLogger(__name__)
@@ -217,6 +217,12 @@ class Decision(Record, frozen=True):
     """Why there are no actions."""
     gave_up: str = ""
     """Why the agent cannot go on: the attempt has failed by it."""
+
+    def __post_init__(self) -> None:
+        """TypeError for what is no action: where it is made, and so where it can be mended."""
+        for action in self.actions:
+            if not isinstance(action, ACTIONS):
+                raise TypeError(f"{action!r:.200} is no action; see deskroll.actions for those that there are")
 
 
 class Step(Record, frozen=True):

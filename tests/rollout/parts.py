@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -250,6 +251,48 @@ class SelfCancellingAgent(AnsweringAgent):
         task.cancel()
         await asyncio.sleep(3600)
         raise AssertionError("it never comes here")
+
+
+class LeavingAgent(AnsweringAgent):
+    """Wants to end the whole program."""
+
+    async def act(self, observation: Observation) -> Decision:
+        sys.exit(3)
+
+
+class InterruptingAgent(AnsweringAgent):
+    """Raises what Ctrl-C raises."""
+
+    async def act(self, observation: Observation) -> Decision:
+        raise KeyboardInterrupt
+
+
+class IdleAgent(AnsweringAgent):
+    """Decides nothing, without awaiting anything."""
+
+    async def act(self, observation: Observation) -> Decision:
+        return Decision()
+
+
+class PuzzledAgent(AnsweringAgent):
+    """Never understands its model."""
+
+    async def act(self, observation: Observation) -> Decision:
+        return Decision(problem="what the model said could not be used")
+
+
+class WordyAgent(AnsweringAgent):
+    """Takes a word for an action."""
+
+    async def act(self, observation: Observation) -> Decision:
+        return Decision(actions=("click",))  # type: ignore[arg-type]
+
+
+class SilentAgent(AnsweringAgent):
+    """Gives no decision."""
+
+    async def act(self, observation: Observation) -> Decision:
+        return None  # type: ignore[return-value]
 
 
 class BabblingAgent(AnsweringAgent):

@@ -38,6 +38,11 @@ ROWS = [
     (ONE_BY_ONE, {"cause": "unknown"}, FailureClass.DESKTOP, None, 2),
     (ONE_BY_ONE, {"cause": "outside"}, FailureClass.DESKTOP, None, 2),
     ({"agent": "tests.rollout.parts:BabblingAgent"}, {}, FailureClass.AGENT, 0.0, 1),
+    ({"agent": "tests.rollout.parts:LeavingAgent"}, {}, FailureClass.AGENT, 0.0, 1),
+    ({"agent": "tests.rollout.parts:LeavingAgent", "backend": "process"}, {}, FailureClass.AGENT, 0.0, 1),
+    ({"agent": "tests.rollout.parts:InterruptingAgent", "backend": "process"}, {}, FailureClass.AGENT, 0.0, 1),
+    ({"agent": "tests.rollout.parts:WordyAgent"}, {}, FailureClass.AGENT, 0.0, 1),
+    ({"agent": "tests.rollout.parts:SilentAgent"}, {}, FailureClass.AGENT, 0.0, 1),
     ({"env": ODD}, {"odd": "tools"}, FailureClass.SETUP, None, 2),
     ({"env": ODD}, {"odd": "decode"}, FailureClass.DESKTOP, None, 2),
     ({"env": ODD}, {"odd": "nan"}, FailureClass.EVALUATOR, None, 2),
@@ -48,6 +53,7 @@ ROWS = [
 ]
 IDS = [
     "agent", "model", "desktop", "wedged", "died twice", "died, nobody knows why", "killed twice", "babble",
+    "exit", "exit of a worker", "interrupt", "no action", "no decision",
     "bad tools", "bad decode", "nan", "no score", "setup", "evaluator", "worker",
 ]  # fmt: skip
 
@@ -71,6 +77,13 @@ async def test_each_class_of_failure(
     assert len(retried) == attempts - 1
     assert all(each.score.value is None for each in retried), "an attempt that is made again was never scored"
     _check_report(runs, list(outcomes.values()), blamed, alike=alike)
+
+
+@pytest.mark.parametrize("agent", ["IdleAgent", "PuzzledAgent"])
+async def test_an_agent_that_decides_nothing_comes_to_its_last_turn(runs: Runs, agent: str) -> None:
+    limits = {"max_turns": 12}
+    outcomes = await runs.run(script(ANSWER), questions(2), agent=f"tests.rollout.parts:{agent}", limits=limits)
+    assert [(each.stop, each.steps, each.score.value) for each in outcomes] == [(StopReason.MAX_TURNS, 12, 0.0)] * 2
 
 
 def _check_report(runs: Runs, outcomes: list[Episode], blamed: FailureClass, *, alike: bool) -> None:

@@ -41,11 +41,13 @@ async def test_a_worker_that_fails_once_is_replaced_and_its_episode_ends_well(
     assert said in lost[0].failure.message
 
 
-async def test_a_hanging_worker_says_where_it_hung(runs: Runs) -> None:
+async def test_a_hanging_worker_says_where_it_hung(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
     tasks = questions(1, crash="hang")
     (outcome,) = await runs.run(script(ANSWER), tasks, env=CRASHING, backend="process", workers=1, hang_after=2.0)
     assert outcome.failure is not None
-    assert "parts.py" in outcome.failure.message, "the stack is in the message"
+    assert 'parts.py", line' in outcome.failure.message, "the place is in the message"
+    assert outcome.failure.message.count("\n") == 0, "the whole stack is told once, and not with every episode"
+    assert sum("(most recent call first)" in line for line in caplog.messages) == outcome.attempt
     assert (outcome.failure.failure_class, outcome.score.value) == (FailureClass.WORKER, None)
 
 

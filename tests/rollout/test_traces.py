@@ -167,6 +167,13 @@ async def test_no_secret_is_kept_of_it(runs: Runs, monkeypatch: pytest.MonkeyPat
     assert MASK in episode.failure.message
 
 
+async def test_the_working_folder_is_no_secret(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PWD", "OLDPWD"):
+        monkeypatch.setenv(name, str(Path(__file__).parent))
+    _, trace = await failed(runs, questions(1), agent=f"{HERE}:BrokenAgent")
+    assert f'File "{__file__}"' in trace
+
+
 @pytest.mark.parametrize(
     ("text", "kept"),
     [

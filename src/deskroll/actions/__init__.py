@@ -12,6 +12,7 @@ other notations live beside this file, one notation a file, and speak in `Action
 
 from deskroll.actions.keys import KEYS, canonical_key
 from deskroll.actions.union import (
+    ACTIONS,
     COMPUTER_ACTIONS,
     Action,
     Answer,
@@ -40,6 +41,7 @@ from deskroll.actions.union import (
 )
 
 __all__ = [
+    "ACTIONS",
     "COMPUTER_ACTIONS",
     "KEYS",
     "Action",

@@ -168,6 +168,7 @@ ComputerAction = (
     | Hotkey
 )
 Action = ComputerAction | Wait | Done | Fail | Script | ToolCall | Answer
+ACTIONS: tuple[type[Action], ...] = get_args(Action)
 COMPUTER_ACTIONS: tuple[type[ComputerAction], ...] = get_args(ComputerAction)
 """The thirteen actions of OSWorld's computer_13."""
 

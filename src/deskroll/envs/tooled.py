@@ -42,7 +42,7 @@ class ToolFunction:
             raise ActionError(f"{call.name}: the arguments do not fit: {error}; see the tool's parameters") from None
         return ToolCall(name=call.name, arguments=msgspec.to_builtins(arguments), call_id=call.id)
 
-    async def __call__(self, call: ToolCall, note: Callable[[Exception], object] = lambda error: None) -> str:
+    async def __call__(self, call: ToolCall, note: Callable[[BaseException], object] = lambda error: None) -> str:
         """Run it; whatever it raises is its result, unless that is known to be no fault of the agent.
 
         `note` gets whatever was not raised on purpose.
@@ -50,7 +50,7 @@ class ToolFunction:
         try:
             arguments = msgspec.convert(call.arguments, self._arguments)
             return plain(await self._run(arguments), LONGEST_RESULT, keep="\n\t")
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if isinstance(error, DeskrollError) and error.failure not in (None, FailureClass.AGENT):
                 raise
             if not isinstance(error, DeskrollError):

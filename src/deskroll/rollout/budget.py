@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from deskroll.rollout.orders import EpisodeLimits
-from deskroll.types import Completion, StopReason, Usage
+from deskroll.types import Completion, Decision, StopReason, Usage
+
+_UNUSABLE = 10
+"""So many answers that could not be used an episode has at least, however few its turns are."""
 
 
 class Budget:
@@ -12,6 +15,8 @@ class Budget:
     def __init__(self, limits: EpisodeLimits) -> None:
         self._limits = limits
         self.turns = 0
+        self._unusable = 0
+        """Decisions that led to nothing, of which the agent was told why."""
         self._prompt = self._completion = self._calls = 0
         self._cost = 0.0
         self._unpriced = 0
@@ -27,10 +32,17 @@ class Budget:
             else:
                 self._cost += completion.cost_usd
 
+    def turned(self, decision: Decision) -> None:
+        """Count a turn. An answer that could not be used costs none, and yet there is an end to these, too."""
+        if decision.actions or not decision.problem:
+            self.turns += 1
+        else:
+            self._unusable += 1
+
     def reached(self) -> StopReason | None:
         """The limit that ends the episode now."""
         limits = self._limits
-        if self.turns >= limits.max_turns:
+        if self.turns >= limits.max_turns or self._unusable >= max(limits.max_turns, _UNUSABLE):
             return StopReason.MAX_TURNS
         if limits.max_tokens is not None and self._prompt + self._completion >= limits.max_tokens:
             return StopReason.MAX_TOKENS

@@ -92,7 +92,7 @@ async def _turns(live: Live, kit: Kit, env: Env, agent: Agent, observation: Obse
             while (stop := notes.budget.reached()) is None:
                 live.enter(Phase.MODEL)
                 with blaming(live, FailureClass.AGENT, "the agent"):
-                    decision = await agent.act(observation)
+                    decision = _checked(await agent.act(observation))
                     notes.decided(decision)
                 live.enter(Phase.ACT)
                 moment = await _step(env, decision, live)
@@ -112,6 +112,12 @@ async def _turns(live: Live, kit: Kit, env: Env, agent: Agent, observation: Obse
     return Ending(stop=stop)
 
 
+def _checked(given: object) -> Decision:
+    if not isinstance(given, Decision):
+        raise AgentError(f"act gave {given!r:.200}; it has to give a Decision, see docs/agents.md")
+    return given
+
+
 async def _step(env: Env, decision: Decision, live: Live) -> Moment:
     if not decision.actions:
         return Moment(observation=Observation(results=(decision.problem,)))
@@ -126,7 +132,7 @@ async def _close(env: Env, live: Live, kit: Kit, notes: Notebook) -> None:
         async with within(limit, SetupError, "closing it"):
             with from_within(live):
                 await env.close()
-    except Exception as error:  # noqa: BLE001  (plug-ins may fail in any way)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (plug-ins may fail in any way)
         why = kit.traces.hide(str(error) if isinstance(error, DeskrollError) else f"{type(error).__name__}: {error}")
         notes.unclosed(error)
         _log.warning("%s: its environment could not be closed: %s", live.order.name, why)

@@ -51,7 +51,7 @@ class Notes(Protocol):
     def keep(self, name: str, data: bytes) -> None:
         """Keep a file with the attempt."""
 
-    def tool_failed(self, error: Exception) -> None:
+    def tool_failed(self, error: BaseException) -> None:
         """Keep where in a tool's code it came from."""
 
 

@@ -51,7 +51,7 @@ class Notebook:
         """Keep a file with the attempt."""
         self.writer.file(name, data)
 
-    def tool_failed(self, error: Exception) -> None:
+    def tool_failed(self, error: BaseException) -> None:
         """Keep where in a tool's code an exception came from; of one that shows itself again and again, a few."""
         self._tool_errors += 1
         if self._tool_errors <= _MOST_TOOL_ERRORS:
@@ -82,9 +82,8 @@ class Notebook:
         self._write(decision, moment.observation, moment.settled)
         if moment.answer is not None:  # kept at once: judging it may fail
             self._answer = _writable(moment.answer)[:LONGEST_ANSWER]
-        if decision.actions:
-            self.budget.turns += 1
-            self._live.turn = self.budget.turns
+        self.budget.turned(decision)
+        self._live.turn = self.budget.turns
 
     def _write(self, decision: Decision, seen: Observation, settled: str = "") -> None:
         before, self._spent = self._spent, dict(self._live.seconds)
@@ -134,7 +133,7 @@ class Notebook:
         blamed = failure.failure_class is FailureClass.AGENT
         self._score = Score(value=0.0 if blamed else None, reason=f"{failure.failure_class}: {failure.message}")
 
-    def unclosed(self, error: Exception) -> None:
+    def unclosed(self, error: BaseException) -> None:
         """Its environment could not be closed, which changes nothing of the result."""
         self._traced(error, CLOSE_ERROR)
 

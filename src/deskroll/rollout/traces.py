@@ -19,6 +19,8 @@ ERROR = "error.txt"
 """The file of an attempt that holds the traceback of its failure."""
 TOOL_ERROR, CLOSE_ERROR = "tool-error.txt", "close-error.txt"
 """The same of what was not the end of it: a tool's exception, and one of closing the environment."""
+_FOLDERS = ("PWD", "OLDPWD")
+"""Variables that hold folders, though `pwd` in a name stands for a password elsewhere."""
 _LONGEST = 50_000
 _MOST_TOLD = 20
 _PLACE = re.compile(r'^ *File ".*", line \d+', re.MULTILINE)
@@ -37,9 +39,10 @@ class Traces:
     @classmethod
     def of_run(cls, spec: RunSpec, keys: Keys, *, whole: bool = False) -> Traces:
         """With the secrets of a run: its keys, those among its options, and this process's variables."""
+        variables = {name: value for name, value in os.environ.items() if name not in _FOLDERS}
         held = {
             "env_options": spec.env_options, "agent_options": spec.agent_options, "model": spec.model,
-            "judge": spec.judge or {}, "variables": dict(os.environ),
+            "judge": spec.judge or {}, "variables": variables,
         }  # fmt: skip
         return cls(secrets_of(held, keys.model, keys.judge), whole=whole)
 

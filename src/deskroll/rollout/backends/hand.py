@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from deskroll.clocks import running_time, time_limit
-from deskroll.errors import BackendLost, ConfigError, DeskrollError, StoreError, WorkerLost
+from deskroll.errors import BackendLost, ConfigError, DeskrollError, StoreError, WorkerLost, plain
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.nursery import Nursery
 from deskroll.rollout.backends.wire import (
@@ -54,6 +54,8 @@ class Hand:
         self.starting = True
         """Whether it still imports what it works with; it says nothing meanwhile."""
         self.killed_for = ""
+        self.last_words = ""
+        """What workers had printed when it died: its own, and that of others."""
         self.lost = 0
         """How many attempts were lost with it."""
         self.broken: DeskrollError | None = None
@@ -235,5 +237,6 @@ class Hand:
         if self.killed_for:
             return f"worker {self.pid} was killed: {self.killed_for}"
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        words = last_words()
-        return f"worker {self.pid} {how}" + (f"; workers last printed: {words}" if words else "")
+        self.last_words = last_words()
+        line = self.last_words.rpartition("\n")[2]
+        return f"worker {self.pid} {how}" + (f"; the last line that workers printed: {plain(line)}" if line else "")

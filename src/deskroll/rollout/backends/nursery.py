@@ -100,9 +100,11 @@ class Nursery:
         return pid, ours, self._end(pid)
 
     def last_words(self) -> str:
-        """The end of what workers printed."""
-        words = os.pread(self._output.fileno(), _LAST_WORDS, max(0, self.printed() - _LAST_WORDS))
-        return plain(words.decode(errors="replace"), _LAST_WORDS, keep="\n")
+        """The last lines that workers printed."""
+        start = max(0, self.printed() - _LAST_WORDS)
+        words = os.pread(self._output.fileno(), _LAST_WORDS, start).decode(errors="replace")
+        whole = words.partition("\n")[2] if start else ""  # the first line may be cut
+        return plain(whole or words, _LAST_WORDS, keep="\n")
 
     def printed(self) -> int:
         """How many bytes workers have printed."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Coroutine
@@ -25,6 +26,8 @@ from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarded
 
 _log = logging.getLogger(__name__)
+_HUNG_AT = re.compile(r'Current thread 0x.*\n +(File ".*", line \d+ in \S+)')
+"""Where a stack that was printed begins."""
 _LOOK_S = 1.0
 _TRIES = 30
 _STACK_S = 5.0
@@ -162,6 +165,8 @@ class ProcessBackend:
             await hand.listen(self._hear, self._nursery)
         finally:
             self._hands.remove(hand)
+        if hand.last_words and not self._closing:
+            _log.warning("worker %d is gone; workers last printed:\n%s", hand.pid, hand.last_words)
         if self._closing or hand.isolated:
             return
         if self._nursery.gone:
@@ -170,7 +175,7 @@ class ProcessBackend:
         if hand.broken is not None:
             await self._give_up(hand.broken)
             return
-        _log.warning("%s; %d episodes are run again", hand.gone, hand.lost)
+        _log.warning("%s; %d of its episodes run again", hand.gone, hand.lost)
         self._sink.emit(Event(kind="worker.lost", subject=str(hand.pid), data={"reason": hand.gone}))
         # One that dies as soon as it is started must not be started as fast as that.
         await asyncio.sleep(max(0.0, _LOOK_S - (time.monotonic() - started)))
@@ -221,7 +226,10 @@ class ProcessBackend:
                 words = await self._stacks(hanging)
                 for hand in hanging:
                     if self._hangs(hand):  # it may have come round meanwhile
-                        hand.kill(f"it hung for {hand.silent_s:.0f} s; workers last printed: {words}")
+                        hand.last_words = words
+                        place = _HUNG_AT.findall(words)
+                        where = f" in {place[-1]}" if len(hanging) == 1 and place else ""
+                        hand.kill(f"it hung for {hand.silent_s:.0f} s{where}")
 
     def _hangs(self, hand: Hand) -> bool:
         allowed = max(self._config.hang_after, READY_S) if hand.starting else self._config.hang_after
