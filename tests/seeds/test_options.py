@@ -16,8 +16,10 @@ import pytest
 from PIL import Image
 
 from benchmark import Benchmark
+from deskroll.desktops.base import SettleOutcome
 from deskroll.errors import InputError
 from deskroll.store import Run
+from deskroll.types import Phase, Step
 from run_parallel_rollout import ParallelRolloutConfig, RolloutRecord, run_parallel_rollout
 from tests.seeds.conftest import serve
 
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("model_variables")
 
 SUDO = "echo other-word | sudo -S -k id -u > ~/who.txt"
 """Works with the password `other-word` alone."""
-TASK = {
+TASK: dict[str, Any] = {
     "id": "who",
     "instruction": "Find out who sudo is. A terminal is open.",
     "answer": "It is zero",
@@ -76,9 +78,10 @@ class Done:
         data = self.run.attempt(episode.key, episode.attempt).image("screens/0.png")
         return Image.open(io.BytesIO(data)).size
 
-    def settled(self) -> str:
+    def step(self) -> Step:
+        """The first one."""
         episode = self.run.outcomes()[0]
-        return self.run.attempt(episode.key, episode.attempt).steps()[0].settled
+        return self.run.attempt(episode.key, episode.attempt).steps()[0]
 
 
 @contextmanager
@@ -164,7 +167,6 @@ EFFECTS: dict[str, Callable[[Done], object]] = {
     "screen_height": lambda done: done.screen_size()[1],
     "headless": lambda done: "headless is false" in done.log,
     "require_terminal": lambda done: "Terminal:\\nin-the-terminal" in done.text,
-    "sleep_after_execution": lambda done: done.settled(),
     "enable_recording": lambda done: "recording.mp4" in done.files(),
     "model_name": lambda done: done.run.outcomes()[0].model,
     "evaluation_metric": lambda done: done.records[0]["evaluation_score"],
@@ -175,6 +177,21 @@ EFFECTS: dict[str, Callable[[Done], object]] = {
 @pytest.mark.parametrize("key", EFFECTS)
 def test_an_option_has_an_effect(usual: Done, other: Done, key: str) -> None:
     assert EFFECTS[key](usual) != EFFECTS[key](other)
+
+
+def test_a_program_that_does_not_read_is_waited_for_as_long_as_is_said(rollouts: Rollouts) -> None:
+    """How the wait after an action ends elsewhere, a busy machine decides; that it ends early here, it cannot."""
+    deaf = "sh -c 'echo $PPID > ~/pid; touch ~/shown; exec cat'"
+    launch = {"command": ["lxterminal", "--no-remote", "-t", "deaf", "-e", deaf]}
+    task = {**TASK, "config": [
+        {"type": "launch", "parameters": launch},
+        TASK["config"][-1],
+        {"type": "activate_window", "parameters": {"window_name": "deaf"}},
+        {"type": "execute", "parameters": {"command": ["bash", "-c", "kill -STOP $(cat ~/pid)"]}},
+    ]}  # fmt: skip
+    done = rollouts(task, sleep_after_execution=3.0, observation_type="screenshot", require_a11y_tree=False)
+    assert done.step().settled == SettleOutcome.CAPPED
+    assert done.step().seconds[Phase.SETTLE] >= 3.0, "by default, it is 2 s"
 
 
 def test_without_a_tree_none_is_seen(rollouts: Rollouts, usual: Done) -> None:
