@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import itertools
 import logging
 from collections.abc import Mapping
 from typing import NoReturn, cast
 
 import pytest
+from rich.console import Console
 
+from deskroll.cli.run_view import Progress
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool import Pool, PoolStatus
 from deskroll.errors import BackgroundLost, DeskrollError, PoolGone
@@ -21,9 +25,10 @@ from deskroll.rollout.limits import Limits
 from deskroll.rollout.orders import Order
 from deskroll.rollout.run_budget import RunBudget
 from deskroll.rollout.session import Session
+from deskroll.rollout.status import RunStatus
 from deskroll.store import CloseReason, Run, RunStore
 from deskroll.types import Episode, EpisodeKey
-from tests.rollout.conftest import ANSWER, Runs, questions, script
+from tests.rollout.conftest import ANSWER, Runs, questions, script, until
 from tests.store.records import info
 
 
@@ -152,6 +157,19 @@ async def test_what_listens_to_a_worker(runs: Runs) -> None:
             )  # fmt: skip
     finally:
         log.removeHandler(broken)
+
+
+async def test_the_display_which_the_run_does_not_need(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
+    asked = itertools.count()
+    async with runs.open(script(ANSWER), questions(1)) as session:
+
+        def status() -> RunStatus:
+            return session.status() if next(asked) else fail()
+
+        with caplog.at_level(logging.WARNING, "deskroll"):
+            async with Progress(Console(file=io.StringIO(), force_terminal=True), status).shown():
+                told = "no progress is shown any more: RuntimeError: boom in two lines; the run goes on"
+                await until(lambda: told in caplog.text, "it is told")
 
 
 async def test_a_part_that_is_cancelled_from_within_is_dead_too() -> None:
