@@ -19,6 +19,7 @@ from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import Around, bundled_files, perform
 from deskroll.envs.osworld.setup.downloads import fetched
+from deskroll.envs.osworld.setup.locks import locked
 from deskroll.errors import InputError, SetupError
 from deskroll.tasks import parse_task
 from tests.envs.osworld.conftest import Shelf
@@ -145,6 +146,7 @@ from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import Around
 from deskroll.envs.osworld.setup.downloads import fetched
+from deskroll.envs.osworld.setup.locks import locked
 
 settings = OSWorldSettings(cache_dir=sys.argv[2], allow_private_downloads=True)
 print(asyncio.run(fetched(sys.argv[1], "a file.txt", Around("t-1", settings))))
@@ -266,6 +268,24 @@ async def test_an_address_that_cannot_be_fetched(url: str, sim: GuestDesktop, tm
     assert names(tmp_path) == []
 
 
+async def test_a_folder_of_a_mirror_that_becomes_a_link_meanwhile_leads_nowhere(tmp_path: Path) -> None:
+    folder, outside, url = tmp_path / "mirror" / "in", tmp_path / "outside", "https://files.invalid/in/a"
+    for each, text in ((folder, "public"), (outside, "secret")):
+        each.mkdir(parents=True)
+        (each / "a").write_text(text)
+    own = around(tmp_path / "cache", mirrors={"https://files.invalid/": f"{tmp_path.as_uri()}/mirror/"})
+    path = kept(tmp_path / "cache", url)
+    path.parent.mkdir(parents=True)
+    async with locked(path.with_name(f".{path.name}.lock")):  # so that it has to wait, as for another who fetches it
+        fetching = asyncio.create_task(fetched(url, "a file.txt", own))
+        await asyncio.sleep(0)
+        folder.rename(tmp_path / "mirror" / "was")
+        folder.symlink_to(outside)
+    with pytest.raises(SetupError, match="leads out of its mirror"):
+        await fetching
+    assert names(tmp_path / "cache") == []
+
+
 async def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_not(
     sim: GuestDesktop, shelf: Shelf, tmp_path: Path
 ) -> None:
@@ -290,6 +310,13 @@ async def test_limits_of_size_and_time(sim: GuestDesktop, shelf: Shelf, tmp_path
     with pytest.raises(SetupError, match=r"/large did not arrive within 0.2 s \(download_timeout\)"):
         await perform([step(f"{shelf.url}/large")], sim, around(tmp_path, download_timeout=0.2))
     assert names(tmp_path) == []
+    (tmp_path / "suite").mkdir()
+    (tmp_path / "suite" / "large").write_bytes(shelf.files["/large"])
+    small = around(tmp_path / "cache", download_max_mb=1, mirrors={"https://m.invalid/": f"{tmp_path.as_uri()}/suite/"})
+    with pytest.raises(SetupError, match=r"'large' has more than 1048576 bytes"):
+        await perform([step("large")], sim, replace(small, folder=tmp_path / "suite"))
+    with pytest.raises(SetupError, match=r"/suite/large has more than 1 MiB \(download_max_mb\)"):
+        await perform([step("https://m.invalid/large")], sim, small)
 
 
 async def test_a_task_of_an_odd_name_stays_in_the_cache(sim: GuestDesktop, shelf: Shelf, tmp_path: Path) -> None:

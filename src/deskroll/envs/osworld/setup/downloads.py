@@ -19,6 +19,7 @@ import tempfile
 import uuid
 from http import HTTPStatus
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
@@ -31,7 +32,7 @@ from deskroll.envs.osworld.setup.asking import asking
 from deskroll.envs.osworld.setup.locks import locked
 from deskroll.envs.osworld.setup.records import Download
 from deskroll.errors import SetupError, plain
-from deskroll.host.below import LeadsOut, open_below, read_below, resolve_below
+from deskroll.host.below import LeadsOut, open_linked_below, read_below, resolve_below
 
 UPLOAD_S = 600.0
 """For a file's way into the desktop; upstream's."""
@@ -61,7 +62,7 @@ def cache_name(url: str, name: str) -> str:
 async def fetched(url: str, name: str, around: Around) -> bytes:
     """The bytes of a file: the task's own, from the cache, or from where it is."""
     if is_bundled(url):
-        return await asyncio.to_thread(read_bundled, url, around.folder)
+        return await asyncio.to_thread(read_bundled, url, around.folder, _most(around.settings))
     path = around.cache / cache_name(url, name)
     try:
         if not path.is_file():
@@ -96,16 +97,23 @@ def bundled(url: str, folder: Path | None) -> Path:
     return path
 
 
-def read_bundled(url: str, folder: Path | None) -> bytes:
-    """The content of a file that comes with a task."""
+def read_bundled(url: str, folder: Path | None, most: int) -> bytes:
+    """The content of a file that comes with a task: of so many bytes at most."""
     path = bundled(url, folder)
     assert folder is not None  # noqa: S101  (else it was refused)
-    return read_below(folder.resolve(), str(path.relative_to(folder.resolve())))
+    root = folder.resolve()
+    try:
+        data = read_below(root, str(path.relative_to(root)), most=most + 1)
+    except OSError as error:  # it was there just now
+        raise SetupError(f"{plain(url)!r} cannot be read: {error.strerror or error}") from None
+    if len(data) > most:
+        raise SetupError(f"{plain(url)!r} has more than {most} bytes")
+    return data
 
 
 async def _into_cache(url: str, path: Path, settings: OSWorldSettings) -> None:
     source, is_mirror = _source(url, settings)
-    if settings.offline and not isinstance(source, Path):
+    if settings.offline and not isinstance(source, _InFolder):
         raise SetupError(f"{plain(url)} is not in the cache, and offline is set; put the file at {path}")
     path.parent.mkdir(parents=True, exist_ok=True)
     async with locked(path.with_name(f".{path.name}.lock")):
@@ -122,7 +130,31 @@ async def _into_cache(url: str, path: Path, settings: OSWorldSettings) -> None:
                 Path(part.name).unlink(missing_ok=True)
 
 
-def _source(url: str, settings: OSWorldSettings) -> tuple[str | Path, bool]:
+class _InFolder(NamedTuple):
+    """A file that stands for an address, in a folder of this machine that is a mirror."""
+
+    url: str
+    mirror: str
+    root: Path
+    path: str
+
+    def open(self) -> int:
+        """A descriptor of the file; `..`, however it is written, and links do not lead out of the mirror."""
+        try:
+            return open_linked_below(self.root, self.path)
+        except LeadsOut:
+            raise SetupError(
+                f"{plain(self.url)} leads out of its mirror, {self.mirror}; what lies, or links, elsewhere is not read"
+            ) from None
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise SetupError(
+                f"{self.root / self.path} is not there; it stands for an address by way of mirrors"
+            ) from None
+        except OSError as error:  # a null byte; links in a circle; a pipe
+            raise SetupError(f"{plain(self.url)!r} is no address: {error.strerror}") from None
+
+
+def _source(url: str, settings: OSWorldSettings) -> tuple[str | _InFolder, bool]:
     """The address or the file to get it from, and whether that is a mirror's.
 
     Only a mirror may be a folder of this machine: the rest is not theirs.
@@ -132,28 +164,18 @@ def _source(url: str, settings: OSWorldSettings) -> tuple[str | Path, bool]:
         prefix = max(fitting, key=len)
         mirror = settings.mirrors[prefix]
         source = mirror + url[len(prefix) :]
-        return (_in_folder(mirror, source, url) if urlsplit(mirror).scheme == "file" else source), True
+        if urlsplit(mirror).scheme != "file":
+            return source, True
+        root, path = (unquote(urlsplit(each).path) for each in (mirror, source))
+        return _InFolder(url, mirror, Path(root), os.path.relpath(path, root)), True
     if urlsplit(url).scheme not in ("http", "https"):
         raise SetupError(f"{plain(url)!r} is no address that can be fetched; allowed: http and https")
     return url, False
 
 
-def _in_folder(mirror: str, source: str, url: str) -> Path:
-    """The file that stands for an address; `..`, however it is written, and links do not lead out of the mirror."""
-    try:
-        root, path = (unquote(urlsplit(each).path) for each in (mirror, source))
-        return resolve_below(Path(root), os.path.relpath(path, root))
-    except LeadsOut:
-        raise SetupError(
-            f"{plain(url)} leads out of its mirror, {mirror}; what lies, or links, elsewhere is not read"
-        ) from None
-    except OSError as error:  # a null byte; links in a circle
-        raise SetupError(f"{plain(url)!r} is no address: {error.strerror}") from None
-
-
-async def _fill(file: int, source: str | Path, settings: OSWorldSettings, *, is_mirror: bool) -> str:
+async def _fill(file: int, source: str | _InFolder, settings: OSWorldSettings, *, is_mirror: bool) -> str:
     """Write what is at an address, or in a file, into an open file; returns its checksum."""
-    if isinstance(source, Path):
+    if isinstance(source, _InFolder):
         return await asyncio.to_thread(_copy, source, file, settings)
     shown, pause, last = plain(source), _PAUSE_S, ""
     try:
@@ -184,7 +206,7 @@ async def _get(source: str, file: int, settings: OSWorldSettings, *, is_mirror: 
 
 
 async def _stream(response: aiohttp.ClientResponse, file: int, settings: OSWorldSettings) -> str:
-    digest, size, most = hashlib.sha256(), 0, settings.download_max_mb * 1024 * 1024
+    digest, size, most = hashlib.sha256(), 0, _most(settings)
     async for chunk in response.content.iter_chunked(_CHUNK):
         size += len(chunk)
         _check_size(size, most, str(response.url))
@@ -193,17 +215,20 @@ async def _stream(response: aiohttp.ClientResponse, file: int, settings: OSWorld
     return digest.hexdigest()
 
 
-def _copy(source: Path, file: int, settings: OSWorldSettings) -> str:
-    most = settings.download_max_mb * 1024 * 1024
-    if not source.is_file():
-        raise SetupError(f"{source} is not there; it stands for an address by way of mirrors")
-    _check_size(source.stat().st_size, most, str(source))
-    digest = hashlib.sha256()
-    with os.fdopen(open_below(source.parent, source.name), "rb") as data:
+def _copy(source: _InFolder, file: int, settings: OSWorldSettings) -> str:
+    digest, size, most = hashlib.sha256(), 0, _most(settings)
+    with os.fdopen(source.open(), "rb") as data:
         while chunk := data.read(_CHUNK):
+            size += len(chunk)
+            _check_size(size, most, str(source.root / source.path))
             digest.update(chunk)
             _write(file, chunk)
     return digest.hexdigest()
+
+
+def _most(settings: OSWorldSettings) -> int:
+    """Bytes that a file may have."""
+    return settings.download_max_mb * 1024 * 1024
 
 
 def _check_size(size: int, most: int, name: str) -> None:

@@ -42,13 +42,12 @@ class Function(Record, frozen=True):
 
     def source(self, folder: Path | None) -> str:
         """What the file says; `InputError` where it is no Python, or has no such function."""
-        path = self.path(folder)
         try:
-            if path.stat().st_size > _LARGEST:
-                raise InputError(f"evaluator.func: {self.file} has more than {_LARGEST} bytes")
-            source = read_bundled(self.file, folder).decode("utf-8")
+            source = read_bundled(self.file, folder, _LARGEST).decode("utf-8")
             tree = ast.parse(source, self.file)
-        except (OSError, UnicodeDecodeError) as error:
+        except SetupError as error:
+            raise InputError(f"evaluator.func: {error}") from None
+        except UnicodeDecodeError as error:
             raise InputError(f"evaluator.func: {self.file} cannot be read: {error}") from None
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise InputError(f"evaluator.func: {self.file} is no Python: {error}") from None
