@@ -191,6 +191,11 @@ _MOUNTS = (
         "^DONE\nNo such file",  # it is told that it has one
     ),
     _as_root(
+        "a tmpfs, with the flags of bubblewrap's devpts",
+        f"{_PLACE}mounted(b'x', place, b'tmpfs', 2 | 8)\nprint(os.path.ismount(place))",
+        "^DONE\nFalse",  # the filter cannot tell them apart
+    ),
+    _as_root(
         "a devpts with devices, in two steps",
         f"{_PLACE}mounted(b'x', place, b'devpts', 4, b'newinstance,ptmxmode=0666') == 0 and print('mounted')\n"
         "mounted(None, place, None, 32 | 4096)",

@@ -22,6 +22,9 @@ from deskroll.host.code_rules import RULES
 from deskroll.types import Record
 
 UID = 1000
+SEALED = ("--remount-ro", "/dev", "--remount-ro", "/")
+"""The last arguments, after every file was put in its place: what is left of the root and of /dev is memory without a
+limit of its own, and nobody needs to write there."""
 _HOST_UID = 65534
 _SMALL = str(1024 * 1024)
 _PROBE = "bwrap --unshare-all --uid 1000 --ro-bind / / --proc /proc --dev /dev true"
@@ -92,7 +95,7 @@ def _arguments(inside: Inside, binds: Mapping[str, str], files: Mapping[str, int
         args += ["--proc", "/proc"]
     # Terminals are the machine's, and few: code has no use for them.
     args += ["--dev", "/dev", "--size", _SMALL, "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts"]
-    args += ["--ro-bind", "/usr", "/usr", *_system_folders()]
+    args += system_folders()
     for path, size in inside.rooms.items():
         args += ["--perms", "0700", "--size", str(size), "--tmpfs", path]
     for source, target in binds.items():
@@ -108,8 +111,7 @@ def _arguments(inside: Inside, binds: Mapping[str, str], files: Mapping[str, int
     args += ["--chdir", inside.work]
     for name, value in inside.environment.items():
         args += ["--setenv", name, value]
-    # What is left of the root and of /dev is memory without a limit of its own: nobody needs to write there.
-    return [*args, "--remount-ro", "/dev", "--remount-ro", "/"]
+    return [*args, *SEALED]
 
 
 # What does not change while a process runs is found once: a start is paid for by everybody in the loop.
@@ -120,14 +122,15 @@ def _filtered(needs: tuple[str, ...]) -> bytes | None:
 
 
 @functools.cache
-def _system_folders() -> list[str]:
-    args = []
+def system_folders() -> tuple[str, ...]:
+    """The arguments that show the host's programs and libraries, read-only."""
+    args = ["--ro-bind", "/usr", "/usr"]
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         if Path("/", name).is_symlink():
             args += ["--symlink", f"usr/{name}", f"/{name}"]
         elif Path("/", name).exists():
             args += ["--ro-bind", f"/{name}", f"/{name}"]
-    return args
+    return tuple(args)
 
 
 def memory_file(content: bytes) -> int:

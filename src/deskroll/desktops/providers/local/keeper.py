@@ -32,7 +32,7 @@ from deskroll.desktops.providers.local.watching import Watch
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, encode_report
 from deskroll.errors import BootError
 from deskroll.host import keyring, seccomp
-from deskroll.host.bubblewrap import memory_file
+from deskroll.host.bubblewrap import SEALED, memory_file
 
 BOOT_TIMEOUT_S = 60.0
 
@@ -151,7 +151,7 @@ class _Sandboxed:
         for path, content in sandbox.etc_files(self.request.id, name_server).items():
             files.append(memory_file(content.encode()))
             args += ["--perms", "0444", "--file", str(files[-1]), path]
-        args += sandbox.sealing()
+        args += SEALED
         if (filtered := seccomp.program(RULES)) is not None:
             files.append(memory_file(filtered))
             args += ["--seccomp", str(files[-1])]

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from deskroll.desktops.base import DesktopSpec
+from deskroll.host.bubblewrap import system_folders
 
 USER, UID, HOME, HOST_NAME = "user", 1000, "/home/user", "desktop"
 RUN = f"/run/user/{UID}"
@@ -45,12 +46,7 @@ def arguments(spec: DesktopSpec, shims: Path) -> list[str]:
     disk = str(spec.disk_mb * 1024 * 1024)
     args = ["--unshare-all", "--new-session", "--as-pid-1", "--die-with-parent"]
     args += ["--uid", str(UID), "--gid", str(UID), "--hostname", HOST_NAME]
-    args += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/usr", "/usr"]
-    for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
-        if Path("/", name).is_symlink():
-            args += ["--symlink", f"usr/{name}", f"/{name}"]
-        elif Path("/", name).exists():
-            args += ["--ro-bind", f"/{name}", f"/{name}"]
+    args += ["--proc", "/proc", "--dev", "/dev", *system_folders()]
     # Nothing in /etc can be written but by root, which `sudo` makes of a program. A desktop has one user, who owns the
     # files too: a program that changes their modes first is not stopped, nor needs it to be for anybody else's sake.
     args += ["--perms", "0555", "--size", _SMALL, "--tmpfs", "/etc"]
@@ -69,12 +65,6 @@ def arguments(spec: DesktopSpec, shims: Path) -> list[str]:
         args += ["--perms", perms, "--size", size, "--tmpfs", path]
     args += ["--ro-bind", str(shims), SHIMS, "--chdir", HOME]
     return args
-
-
-def sealing() -> list[str]:
-    """The last of bubblewrap's arguments, after every file was put in its place."""
-    # What is left of the root and of /dev is memory without a limit of its own: nobody needs to write there.
-    return ["--remount-ro", "/dev", "--remount-ro", "/"]
 
 
 def lifeline_program() -> bytes:

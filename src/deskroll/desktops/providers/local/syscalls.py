@@ -4,6 +4,12 @@ The namespaces hold without it. It closes what they leave open or what no progra
 that know no namespaces, interfaces of the kernel that are made for its administrators. Programs may still make
 namespaces of their own, as browsers, bubblewrap and flatpak do, and mount there what bubblewrap mounts: but nothing
 that holds devices, for a devpts of one's own would have room for all terminals of the machine.
+
+One mount is neither made nor refused: that with the flags nosuid and noexec and no others. bubblewrap asks so for its
+devpts, and gives up where it gets none. A filter sees the flags of a mount, not what is to be mounted or where. So
+whatever else a program mounts with just these two flags in a namespace of its own (a tmpfs, say) is not there either,
+though the program is told that it is: it finds the folder as it was before. That lets nothing in, as the call is never
+made; with nodev as well, the mount is a real one.
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ _MOUNT = Check(
         When(bits=_NODEV),
         When(bits=_REMOUNT, answer=errno.EPERM),  # would take that off again
         When(bits=_BIND | _MOVE),  # of what is mounted already, with the flags that it has
-        # bubblewrap gives up without a devpts: its sandboxes get an empty folder, and go without terminals.
+        # The sandboxes of bubblewrap get an empty folder, and go without terminals.
         When(equals=_BUBBLEWRAPS_DEVPTS, answer=PRETEND),
         When(bits=_EVERYTHING & ~(_PROPAGATION | _REC | _SILENT), answer=errno.EPERM),
         When(bits=_PROPAGATION),
