@@ -8,6 +8,7 @@ uid 1000 without capabilities; where the starter is root, nobody on the host.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
@@ -60,13 +61,20 @@ class Command(Record, frozen=True):
     """How to start one sandbox."""
 
     words: tuple[str, ...]
-    files: tuple[int, ...]
-    """Descriptors that it inherits, for the caller to close."""
+    files: tuple[int, ...] = ()
+    """Descriptors that it inherits, for whoever starts it to `close`."""
+    report: int | None = None
+    """Where bubblewrap's own report can be read, without waiting: for whoever starts it to close."""
+
+    def close(self) -> None:
+        """Close what it inherits: it was started, or will not be."""
+        for file in self.files:
+            os.close(file)
 
 
 def command(inside: Inside, program: Sequence[str], *, options: Sequence[str] = (), groups: Sequence[str] = (),
             needed_by: str) -> Command:  # fmt: skip
-    """The command that runs a program in a sandbox.
+    """The command that runs a program in a sandbox, for `Sandboxed` to start.
 
     `options`: more of bubblewrap's own; `groups`: files that put a process into its control group, for root;
     `needed_by`: for the message where there is no bubblewrap.
@@ -76,17 +84,26 @@ def command(inside: Inside, program: Sequence[str], *, options: Sequence[str] = 
         raise MissingDependency(f"{needed_by} needs bubblewrap: apt-get install -y --no-install-recommends bubblewrap")
     as_root = os.getuid() == 0
     sources = [f"{launch.STAGE}/{place}" for place in range(len(inside.folders))] if as_root else list(inside.folders)
-    kept = {path: memory_file(content) for path, content in inside.files.items()}
-    args = [*options, *_arguments(inside, dict(zip(sources, inside.folders.values(), strict=True)), kept)]
-    files = list(kept.values())
-    if (filtered := _filtered(tuple(inside.needs))) is not None:
-        files.append(memory_file(filtered))
-        args += ["--seccomp", str(files[-1])]
-    words = [bwrap, *args, "--", *program]
-    if as_root:
-        staged = "\n".join(inside.folders)
-        words = [sys.executable, "-I", "-S", launch.__file__, str(_HOST_UID), "\n".join(groups), staged, *words]
-    return Command(words=tuple(words), files=tuple(files))
+    binds = dict(zip(sources, inside.folders.values(), strict=True))
+    with contextlib.ExitStack() as opened:  # what is open is closed again, unless all goes well
+        files = {path: _opened(memory_file(content), opened) for path, content in inside.files.items()}
+        args = [*options, *_arguments(inside, binds, files)]
+        inherited = list(files.values())
+        if (filtered := _filtered(tuple(inside.needs))) is not None:
+            inherited.append(_opened(memory_file(filtered), opened))
+            args += ["--seccomp", str(inherited[-1])]
+        report, told = (_opened(file, opened) for file in os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK))
+        words = [bwrap, "--info-fd", str(told), *args, "--", *program]
+        if as_root:
+            given = [str(_HOST_UID), str(len(groups)), *groups, str(len(inside.folders)), *inside.folders]
+            words = [sys.executable, "-I", "-S", launch.__file__, *given, *words]
+        opened.pop_all()
+        return Command(words=tuple(words), files=(*inherited, told), report=report)
+
+
+def _opened(file: int, until: contextlib.ExitStack) -> int:
+    until.callback(os.close, file)
+    return file
 
 
 def _arguments(inside: Inside, binds: Mapping[str, str], files: Mapping[str, int]) -> list[str]:
@@ -136,8 +153,13 @@ def system_folders() -> tuple[str, ...]:
 def memory_file(content: bytes) -> int:
     """A file in memory with that content, to be read from its beginning."""
     file = os.memfd_create("deskroll")
-    os.write(file, content)
-    os.lseek(file, 0, os.SEEK_SET)
+    try:
+        with os.fdopen(file, "wb", closefd=False) as whole:
+            whole.write(content)
+        os.lseek(file, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(file)
+        raise
     return file
 
 

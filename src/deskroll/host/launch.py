@@ -4,7 +4,7 @@ Stands alone and runs without site-packages, since it is paid for at every start
 closed to everybody but root (a Python in root's home); so it is bound to a place that the new user can reach, in a
 mount namespace of its own, which nobody else sees and which ends with the sandbox.
 
-    launch.py UID FILES FOLDERS COMMAND...      FILES: each a cgroup.procs; FOLDERS: to bind; one a line
+    launch.py UID COUNT FILES... COUNT FOLDERS... COMMAND...    FILES: each a cgroup.procs; FOLDERS: to bind
 """
 
 from __future__ import annotations
@@ -43,14 +43,22 @@ def _become(uid: int) -> None:
     os.setresuid(uid, uid, uid)
 
 
+def _counted(words: list[str]) -> tuple[list[str], list[str]]:
+    """So many words as the first one says, and those after them."""
+    end = 1 + int(words[0])
+    return words[1:end], words[end:]
+
+
 def main() -> None:
     """Do as the command line says."""
-    uid, groups, folders, *command = sys.argv[1:]
+    uid, *words = sys.argv[1:]
+    groups, words = _counted(words)
+    folders, command = _counted(words)
     try:
-        for file in filter(None, groups.split("\n")):
+        for file in groups:
             with open(file, "w") as group:  # noqa: PTH123
                 group.write("0")
-        _stage(list(filter(None, folders.split("\n"))))
+        _stage(folders)
         _become(int(uid))
         os.execve(command[0], command, {})  # noqa: S606
     except OSError as error:

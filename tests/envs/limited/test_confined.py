@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import os
+import random
 import re
 import signal
 import subprocess
@@ -112,6 +113,60 @@ async def test_what_is_killed_again_is_the_machines_failure() -> None:
     with pytest.raises(LimitedLost, match="killed by signal 9"):
         await limited(attack, b"import os\nos.kill(os.getpid(), 9)", Bounds())
     assert await limited(attack, b"print(6 * 7)", Bounds()) == b"42\n"
+
+
+def outer() -> psutil.Process:
+    """The process around the sandbox of this process's confined functions."""
+    (found,) = [each for each in psutil.Process().children() if "--as-pid-1" in each.cmdline()]
+    return found
+
+
+async def test_a_call_whose_sandbox_loses_its_outer_process_is_the_machines_failure() -> None:
+    """What is inside could go on, and answer."""
+    await limited(attack, b"", Bounds())
+    call = asyncio.create_task(limited(attack, b"import time; time.sleep(600)", Bounds(seconds=600)))
+    ended = []
+    for _ in range(2):
+        held, first = await asyncio.to_thread(wait_until, _calling, "the call runs")
+        held.kill()
+        ended.append(first)
+        await asyncio.to_thread(wait_until, lambda: not any(each.is_running() for each in ended), "all inside ends")
+    with pytest.raises(LimitedLost, match="limits died"):
+        await call
+    assert await limited(attack, b"print(6 * 7)", Bounds()) == b"42\n"
+
+
+def _calling() -> tuple[psutil.Process, psutil.Process] | None:
+    """The outer process and the first one inside, once that has forked for a call."""
+    with contextlib.suppress(psutil.Error, ValueError):
+        held = outer()
+        (first,) = held.children()
+        return (held, first) if first.children() else None
+    return None
+
+
+async def test_a_sandbox_that_nobody_calls_ends_with_its_outer_process() -> None:
+    await limited(attack, b"", Bounds())
+    held = outer()
+    (first,) = held.children()
+    held.kill()
+    await asyncio.to_thread(wait_until, lambda: not first.is_running(), "the server inside ends")
+
+
+async def test_in_a_storm_of_kills_each_call_answers_or_is_lost_and_nothing_stays() -> None:
+    chance, calls, seen = random.Random(7), [], set()
+    for number in range(40):
+        calls.append(asyncio.create_task(limited(attack, b"print(%d)" % number, Bounds())))
+        await asyncio.sleep(chance.uniform(0, 0.15))  # the moment is what is varied
+        with contextlib.suppress(psutil.Error, ValueError):
+            held = outer()
+            seen |= {held, *held.children(recursive=True)}
+            chance.choice([held, *held.children()]).kill()
+    for number, said in enumerate(await asyncio.gather(*calls, return_exceptions=True)):
+        assert said == b"%d\n" % number or isinstance(said, LimitedLost), said
+    assert await limited(attack, b"print(6 * 7)", Bounds()) == b"42\n"
+    seen -= {held := outer(), *held.children(recursive=True)}
+    await asyncio.to_thread(wait_until, lambda: not any(each.is_running() for each in seen), "all others have ended")
 
 
 async def test_a_server_that_hangs_can_be_killed() -> None:

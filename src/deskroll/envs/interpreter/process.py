@@ -12,13 +12,9 @@ import contextlib
 import enum
 import os
 import secrets
-import select
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator
-
-import msgspec
 
 from deskroll.clocks import time_limit
 from deskroll.envs.interpreter import sandbox
@@ -26,6 +22,7 @@ from deskroll.envs.interpreter.group import Group, make_group
 from deskroll.envs.interpreter.output import Output, Said
 from deskroll.envs.interpreter.sandbox import Limits
 from deskroll.errors import SetupError, plain
+from deskroll.host.sandboxed import Sandboxed
 
 START_TIMEOUT_S = 60.0
 """How long a start may take: far more than it needs, for machines under load."""
@@ -56,10 +53,8 @@ class Process:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._pidfds: list[int] = []
         self._received = bytearray()
         self._news = asyncio.Event()
-        self._exited = asyncio.Event()
         self._eof = False
         self._garbled = False
         self._files: list[int] = []
@@ -73,55 +68,36 @@ class Process:
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
-        (printed, printed_inside), (shown, shown_inside), (info, info_inside) = os.pipe(), os.pipe(), os.pipe()
-        inherited: tuple[int, ...] = ()
+        (printed, printed_inside), (shown, shown_inside) = os.pipe(), os.pipe()
         try:
             entrances = self._group.entrances if self._group is not None else []
-            made = sandbox.command(self._limits, theirs.fileno(), shown_inside, info_inside, entrances)
-            inherited = made.files
-            self._process = subprocess.Popen(
-                made.words,
-                stdin=subprocess.DEVNULL,
-                stdout=printed_inside,
-                stderr=printed_inside,
-                pass_fds=(theirs.fileno(), shown_inside, info_inside, *inherited),
-                env={},
-                start_new_session=True,
-            )
-            self._pidfds.append(os.pidfd_open(self._process.pid))
+            made = sandbox.command(self._limits, theirs.fileno(), shown_inside, entrances)
+            inherited = (theirs.fileno(), shown_inside)
+            self._sandbox = Sandboxed(made, stdout=printed_inside, stderr=printed_inside, files=inherited)
         except BaseException:
             ours.close()
-            for file in (printed, shown, info):
+            for file in (printed, shown):
                 os.close(file)
             raise
         finally:
             theirs.close()
-            for file in (printed_inside, shown_inside, info_inside, *inherited):
+            for file in (printed_inside, shown_inside):
                 os.close(file)
-        self._control, self._info = ours, info
-        self._printed, self._shown = printed, shown
-        self._files = [printed, shown, info]
+        self._control, self._printed, self._shown = ours, printed, shown
+        self._files = [printed, shown]
         for file in (ours.fileno(), *self._files):
             os.set_blocking(file, False)
-        self._loop.add_reader(self._pidfds[0], self._on_exit)
+        # Where somebody else has killed bubblewrap, what is inside may live on.
+        self._loop.add_reader(self._sandbox.outer, self._on_exit)
 
     async def ready(self) -> None:
         """Wait until it takes snippets; `SetupError` says why it does not."""
         said = Said(1000)
         outcome = await self.run("", START_TIMEOUT_S, said, last=False)
-        if outcome is Outcome.DONE and self._find_first():
+        if outcome is Outcome.DONE and self._sandbox.alive():
             return
-        why = plain(said.text()) or f"no answer (status {self._process.poll()})"
+        why = plain(said.text()) or f"no answer (status {self._sandbox.exit_code()})"
         raise SetupError(f"the Python interpreter's sandbox does not start: {why}; see `deskroll doctor`")
-
-    def _find_first(self) -> bool:
-        """Get hold of the first process inside, which takes all others with it."""
-        try:
-            pid = msgspec.json.decode(os.read(self._info, 4096), type=dict[str, int])["child-pid"]
-            self._pidfds.append(os.pidfd_open(pid))
-        except (OSError, msgspec.MsgspecError, KeyError):
-            return False
-        return True
 
     async def run(self, source: str, seconds: float, said: Said, *, last: bool) -> Outcome:
         """Run a snippet; `said` gets what it prints and gives. After anything but done or interrupted, end it."""
@@ -142,7 +118,7 @@ class Process:
         return outcome
 
     async def _interrupted(self, token: bytes) -> Outcome:
-        self._signal(signal.SIGINT)
+        self._sandbox.interrupt()
         try:
             async with time_limit(GRACE_S):
                 outcome = await self._answer(token)
@@ -167,7 +143,7 @@ class Process:
         try:
             self._control.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
-            return not self._exited.is_set()
+            return self._sandbox.alive()
         except OSError:
             pass
         return False
@@ -209,61 +185,37 @@ class Process:
             self._loop.remove_reader(file)
 
     def _on_exit(self) -> None:
-        self._loop.remove_reader(self._pidfds[0])
-        self._exited.set()
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfds[-1], number)
+        self._loop.remove_reader(self._sandbox.outer)
+        self._sandbox.kill()
 
     def kill(self) -> None:
         """End everything inside, now; `end` waits for it."""
-        if self._pidfds:
-            if len(self._pidfds) == 1:
-                self._find_first()  # a half-made sandbox would outlive bubblewrap
-            self._signal(signal.SIGKILL)
+        self._sandbox.kill()
 
     async def how_it_ended(self) -> str:
-        """Why an interpreter that is gone went, in words for whoever wrote the code."""
+        """Why an interpreter that is gone went, in words for whoever wrote the code; `SetupError`: not by the code."""
         if self._garbled:
             return "the code wrote to the interpreter's own connection"
-        if not await self._exits(GRACE_S) and not (self._first_is_dead() and await self._exits(_END_S)):
+        exits = self._sandbox.exits
+        if not await exits(GRACE_S) and not (self._sandbox.first_has_ended() and await exits(_END_S)):
             return "the code closed the interpreter's own connection"
-        code = self._process.wait()
+        code = self._sandbox.exit_code() or 0
         if self._group is not None and self._group.killed_for_memory():
             return f"the interpreter ran out of memory (limit: {self._limits.memory_mb} MB)"
+        if code < 0:  # nothing inside reaches bubblewrap itself
+            raise SetupError(f"the Python interpreter's sandbox was killed by signal {-code} of this machine")
         if code > 128 and code - 128 in set(signal.Signals):
             return f"the interpreter died of {signal.Signals(code - 128).name}"
         return f"the code ended the interpreter (exit status {code})"
 
-    async def _exits(self, seconds: float) -> bool:
-        """Whether the sandbox has ended by then."""
-        try:
-            async with time_limit(seconds):
-                await self._exited.wait()
-        except TimeoutError:
-            return False
-        return True
-
-    def _first_is_dead(self) -> bool:
-        """Whether the first process inside is: then the sandbox ends, too, as soon as it has a core."""
-        look = select.poll()
-        look.register(self._pidfds[-1], select.POLLIN)
-        return bool(look.poll(0))
-
     async def end(self) -> None:
         """Kill it and wait until nothing is left of it."""
-        self.kill()
-        if not await self._exits(_END_S):
-            self._process.kill()
-            await self._exited.wait()
-        self._process.wait()
-        self._release()
-        if self._group is not None:
-            await asyncio.to_thread(self._group.remove)
-
-    def _release(self) -> None:
+        if self._files:
+            self._loop.remove_reader(self._sandbox.outer)
+        await self._sandbox.end_soon()
         self._control.close()
-        files, self._files, self._pidfds = [*self._files, *self._pidfds], [], []
+        files, self._files = self._files, []
         for file in files:
             os.close(file)
+        if self._group is not None:
+            await asyncio.to_thread(self._group.remove)

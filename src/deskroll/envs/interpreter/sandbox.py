@@ -54,9 +54,9 @@ def numpy_folders() -> list[Path]:
     return [folder, libraries] if libraries.is_dir() else [folder]
 
 
-def command(limits: Limits, control: int, shown: int, info: int, groups: list[str]) -> Command:
-    """The command that starts a sandbox, given the descriptors of its connection, of what it shows, and of bubblewrap's
-    own report; `groups` are the files that put a process into its control group."""
+def command(limits: Limits, control: int, shown: int, groups: list[str]) -> Command:
+    """The command that starts a sandbox, given the descriptors of its connection and of what it shows; `groups` are the
+    files that put a process into its control group."""
     disk = limits.disk_mb * _MB
     inside = Inside(
         host_name=HOST_NAME,
@@ -70,7 +70,7 @@ def command(limits: Limits, control: int, shown: int, info: int, groups: list[st
     )
     sizes = (limits.memory_mb * _MB, limits.processes, disk)
     program = [_python(), "-I", "-S", "-X", "utf8", _INSIDE, *map(str, (control, shown, *sizes)), _SITE, HOME]
-    options = ["--die-with-parent", "--as-pid-1", "--info-fd", str(info)]
+    options = ["--die-with-parent", "--as-pid-1"]
     return bubblewrap.command(inside, program, options=options, groups=groups, needed_by="the environment py")
 
 

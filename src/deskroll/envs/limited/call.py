@@ -121,12 +121,10 @@ async def _said(ask: Ask, given: bytes, patience: float, confined: bool) -> byte
 
 
 async def _watch(server: Server, patience: float) -> None:
-    """Kill a server that gives no sign of life: its calls then end."""
-    while True:
-        await asyncio.sleep(patience)
-        if not await server.answers(patience):
-            server.kill()
-            return
+    """Kill a server that gives no sign of life, and what is left of one whose sandbox was: its calls then end."""
+    while not await server.ends(patience) and await server.answers(patience):
+        pass
+    server.kill()
 
 
 async def _send(link: socket.socket, given: bytes) -> None:

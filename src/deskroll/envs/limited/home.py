@@ -14,28 +14,24 @@ import contextlib
 import json
 import logging
 import os
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import weakref
 
-import msgspec
-
 from deskroll.clocks import time_limit
 from deskroll.envs.limited import sandbox
-from deskroll.envs.limited.server import PING
+from deskroll.envs.limited.server import OUTER, PING
 from deskroll.errors import plain
 from deskroll.host import bubblewrap
 from deskroll.host.bubblewrap import Command
+from deskroll.host.sandboxed import Sandboxed
 
 _log = logging.getLogger(__name__)
 
 _IN_FLIGHT = 32
 """Calls that one loop hands to the server at a time: each holds open files in both."""
-_ENDS_S = 5.0
 _LAST_WORDS = 1000
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -52,30 +48,33 @@ class Server:
     """The server process, as its caller holds it."""
 
     def __init__(self, *, confined: bool) -> None:
-        self._confined = confined
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  (closed with it)
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        report, info = os.pipe()
-        os.set_blocking(report, False)
-        self._info = os.fdopen(report, "rb", buffering=0)
+        self._control.setblocking(False)
         try:
             with theirs:
-                self._process = _start(theirs.fileno(), info, self._output.fileno(), confined=confined)
+                self._sandbox = _start(theirs.fileno(), self._output.fileno(), confined=confined)
         except BaseException:
             self._release()
             raise
-        finally:
-            os.close(info)
-        self._control.setblocking(False)
+        try:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is dead, which the first call sees
+                self._send(OUTER, self._sandbox.outer)
+        except BaseException:
+            self.end()
+            raise
 
     def _release(self) -> None:
         self._control.close()
         self._output.close()
-        self._info.close()
 
     def alive(self) -> bool:
         """Whether it can be asked."""
-        return self._process.poll() is None
+        return self._sandbox.alive()
+
+    async def ends(self, seconds: float) -> bool:
+        """Whether the process that was started, with or around the server, ends within that time."""
+        return await self._sandbox.exits(seconds)
 
     def hand(self, message: bytes) -> socket.socket:
         """Send it a message with one end of a new socket, and return the other; raises what `sendmsg` raises."""
@@ -83,12 +82,14 @@ class Server:
         ours.setblocking(False)
         try:
             with theirs:
-                files = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))]
-                self._control.sendmsg([message], files)
+                self._send(message, theirs.fileno())
         except BaseException:
             ours.close()
             raise
         return ours
+
+    def _send(self, message: bytes, file: int) -> None:
+        self._control.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file]))])
 
     async def answers(self, patience: float) -> bool:
         """Whether it gives a sign of life, or is known to be dead; it gives none while it imports."""
@@ -118,51 +119,31 @@ class Server:
 
     def kill(self) -> None:
         """Kill it, and so all that it runs, without waiting."""
-        if not self._confined:
-            self._process.kill()
-        elif self.alive() and not self._info.closed and (said := self._info.read(4096)):
-            # In a sandbox it is the first process there, and not the one that was started.
-            with contextlib.suppress(ProcessLookupError, msgspec.MsgspecError, KeyError):
-                os.kill(msgspec.json.decode(said, type=dict[str, int])["child-pid"], signal.SIGKILL)
-            self._process.kill()
-        else:
-            # One that is only half made must not lose bubblewrap, for which it would wait for ever: it comes up, finds
-            # its socket closed, and ends.
-            self._control.close()
+        self._sandbox.kill()
 
     def end(self) -> None:
         """End it and all that it runs."""
-        self._control.close()
-        try:
-            self._process.wait(_ENDS_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            self._process.wait()
+        self._sandbox.end()
         self._release()
 
     def disown(self) -> None:
         """In a fork of its caller: it belongs to somebody else, who must be the only one that holds its socket."""
+        self._sandbox.disown()
         self._release()
-        self._process.returncode = 0  # or it would complain that it was left running
 
 
-def _start(control: int, info: int, output: int, *, confined: bool) -> subprocess.Popen[bytes]:
+def _start(control: int, output: int, *, confined: bool) -> Sandboxed:
     path = [os.path.abspath(each) for each in sys.path]  # noqa: PTH100  (an empty one is this folder)
     caller = os.pidfd_open(os.getpid())
     program = ["-I", "-c", _START, json.dumps(path), str(control), str(caller), str(int(confined))]
-    files: tuple[int, ...] = ()
     try:
-        made = Command(words=(sys.executable, *program), files=())
+        made = Command(words=(sys.executable, *program))
         if confined:
-            made = sandbox.command(program, path, _ENVIRONMENT, info)
-        files = made.files
-        return subprocess.Popen(
-            made.words, pass_fds=(control, caller, info, *files), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=output, start_new_session=True, env={} if confined else _ENVIRONMENT,
-        )  # fmt: skip
+            made = sandbox.command(program, path, _ENVIRONMENT)
+        environment = {} if confined else _ENVIRONMENT
+        return Sandboxed(made, stderr=output, files=(control, caller), environment=environment)
     finally:
-        for file in (caller, *files):
-            os.close(file)
+        os.close(caller)
 
 
 class _Home:
@@ -189,9 +170,10 @@ class _Home:
         try:
             async with time_limit(patience):
                 while True:
-                    server = self._ready(confined)
                     try:
-                        return server.hand(ask), server
+                        with self._lock:  # no other thread ends it meanwhile
+                            server = self._ready(confined)
+                            return server.hand(ask), server
                     except (BlockingIOError, BrokenPipeError, ConnectionResetError):
                         # It is importing, and loops of several threads share its socket; or it was just killed.
                         await asyncio.sleep(0.01)
@@ -201,18 +183,17 @@ class _Home:
             raise Lost(f"the process that runs functions within limits took nothing for {patience:g} s") from None
 
     def _ready(self, confined: bool) -> Server:
-        with self._lock:
-            server = self._servers.get(confined)
-            if server is not None and not server.alive():
-                self._servers.pop(confined).end()
-                server = None
-            if server is None:
-                server = self._servers[confined] = Server(confined=confined and self._can_confine())
-            if not self._hooked:
-                self._hooked = True
-                os.register_at_fork(after_in_child=self._forget)
-                atexit.register(self.end)
-            return server
+        server = self._servers.get(confined)
+        if server is not None and not server.alive():
+            self._servers.pop(confined).end()
+            server = None
+        if server is None:
+            server = self._servers[confined] = Server(confined=confined and self._can_confine())
+        if not self._hooked:
+            self._hooked = True
+            os.register_at_fork(after_in_child=self._forget)
+            atexit.register(self.end)
+        return server
 
     def _can_confine(self) -> bool:
         if not self._open and (why := bubblewrap.what_forbids_it()):

@@ -17,8 +17,8 @@ _TMP = "/tmp"  # noqa: S108
 _ROOM = 64 * 1024 * 1024
 
 
-def command(program: Sequence[str], path: Sequence[str], environment: dict[str, str], info: int) -> Command:
-    """The command that runs a Python with these arguments, given its path and a descriptor for bubblewrap's report."""
+def command(program: Sequence[str], path: Sequence[str], environment: dict[str, str]) -> Command:
+    """The command that runs a Python with these arguments, given its path."""
     python = Path(sys.executable).resolve()
     inside = Inside(
         host_name="limited",
@@ -29,7 +29,8 @@ def command(program: Sequence[str], path: Sequence[str], environment: dict[str, 
         etc=("ld.so.cache", "localtime", "mime.types"),
         processes=True,
     )
-    options = ["--as-pid-1", "--info-fd", str(info)]
+    # Not --die-with-parent: that is the thread that started it, and threads share a server.
+    options = ["--as-pid-1"]
     return bubblewrap.command(inside, [str(python), *program], options=options, needed_by="a function within limits")
 
 

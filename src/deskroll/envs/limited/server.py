@@ -1,10 +1,11 @@
 """The server behind `limited`: one process, small and single-threaded, that forks one for each call.
 
 Guarantees: at most as many forks at once as there are cores, in the order of asking; a fork whose time is up, or whose
-caller closed its end of the socket, is killed with all that it started; the server ends with its caller, and all forks
-with it. Time that a fork waits for a core is not counted. A fork holds no open file but its call's socket, and what it
-prints is dropped. It reads what it is given from that socket, and answers there with a letter and a body: `R` result,
-`E` exception, `M` out of memory, `L` the result is too large. The server then adds how it ended, and closes it.
+caller closed its end of the socket, is killed with all that it started; the server ends with its caller, and with the
+process that holds its sandbox, and all forks with it. Time that a fork waits for a core is not counted. A fork holds no
+open file but its call's socket, and what it prints is dropped. It reads what it is given from that socket, and answers
+there with a letter and a body: `R` result, `E` exception, `M` out of memory, `L` the result is too large. The server
+then adds how it ended, and closes it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ TRAILER = struct.Struct("<Bid")
 """How a fork ended (`Ended`), its exit code, negative for a signal, and its CPU time in seconds."""
 PING = b"?"
 """Asks for a sign of life, which is a byte on the socket that comes with it."""
+OUTER = b"!"
+"""Comes with a pidfd: when that process ends, the server does."""
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _LONGEST_ASK = 65536
 
@@ -80,7 +83,7 @@ class _Call:
 class _Server:
     def __init__(self, control: socket.socket, caller: int) -> None:
         self._control = control
-        self._caller = caller  # a pidfd: a number would mean nothing in a sandbox
+        self._masters = {caller}  # pidfds: numbers would mean nothing in a sandbox
         self._waiting: deque[_Call] = deque()
         self._running: dict[int, _Call] = {}
         self._links: dict[int, _Call] = {}
@@ -91,17 +94,17 @@ class _Server:
         self._imported: set[str] = set()
 
     def serve(self) -> None:
-        """Run calls until the caller is gone."""
+        """Run calls until the caller is gone, or what holds the sandbox."""
         for each in (self._wake, self._waker):
             each.setblocking(False)
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         # The control socket alone does not tell: where the caller has forked, its forks may hold it, too.
-        for fd in (self._caller, self._control.fileno(), self._wake.fileno()):
+        for fd in (*self._masters, self._control.fileno(), self._wake.fileno()):
             self._poll.register(fd, select.POLLIN)
         while True:
             for fd, _ in self._poll.poll(self._patience_ms()):
-                if fd == self._caller or (fd == self._control.fileno() and not self._take()):
+                if fd in self._masters or (fd == self._control.fileno() and not self._take()):
                     return
                 if fd == self._wake.fileno():
                     self._wake.recv(4096)
@@ -131,6 +134,10 @@ class _Server:
         if not data:
             return False
         if not files:  # this process may open no more: the caller sees its socket closed
+            return True
+        if data == OUTER:
+            self._masters.add(files[0])
+            self._poll.register(files[0], select.POLLIN)
             return True
         if data == PING:
             with socket.socket(fileno=files[0]) as link, contextlib.suppress(OSError):
