@@ -37,10 +37,13 @@ class Life:
         self.ours, self.theirs = os.pipe()
 
     def start(self, command: Command) -> Sandboxed:
+        before = {each.pid for each in psutil.Process().children()}
         try:
-            return Sandboxed(command, stdout=self.theirs, files=(self.theirs,))
+            held = Sandboxed(command, stdout=self.theirs, files=(self.theirs,))
         finally:
             os.close(self.theirs)
+        (self.outer,) = [each for each in psutil.Process().children() if each.pid not in before]
+        return held
 
     def wait_for_start(self) -> None:
         assert os.read(self.ours, 3) == b"up\n"
@@ -72,7 +75,7 @@ def test_after_the_end_nothing_is_left(life: Life, options: tuple[str, ...]) -> 
     held.end()
     life.require_end()
     assert not held.alive()
-    assert not psutil.Process().children()
+    assert not life.outer.is_running()
     held.end()
     held.kill()
     assert set(os.listdir("/proc/self/fd")) <= before
@@ -99,25 +102,23 @@ def test_what_a_killed_outer_process_leaves_is_ended(life: Life, moment: int) ->
     held.end()
 
 
-def half_made(held: Sandboxed) -> None:
-    """Stop at the moment at which bubblewrap has made the first process, and not yet told it to go on."""
-    outer = psutil.Process().children()[0]
-    while not (inner := outer.children()):
-        pass
+def stop_half_made(outer: psutil.Process) -> None:
+    """Stop it soon after bubblewrap has made the first process, and the first process, too."""
+    inner = wait_until(outer.children, "the first process is made")
     outer.suspend()
     inner[0].suspend()
 
 
 def test_a_sandbox_that_is_stopped_half_made_is_ended(life: Life) -> None:
     held = life.start(made())
-    half_made(held)
+    stop_half_made(life.outer)
     held.end()
     life.require_end()
 
 
 def test_a_half_made_sandbox_that_lost_its_outer_process_is_ended(life: Life) -> None:
     held = life.start(made())
-    half_made(held)
+    stop_half_made(life.outer)
     signal.pidfd_send_signal(held.outer, signal.SIGKILL)
     wait_until(lambda: not held.alive(), "the outer process is dead")
     held.end()

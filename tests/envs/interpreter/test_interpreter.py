@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import re
 from collections.abc import AsyncIterator
 
@@ -16,7 +17,8 @@ from deskroll.desktops.providers.local.limits import control_groups_available
 from deskroll.desktops.scratch import owner_mark
 from deskroll.envs.interpreter import Interpreter, Limits
 from deskroll.envs.interpreter.group import Group, make_group, sweep_groups
-from tests.waiting import eventually
+from deskroll.errors import SetupError
+from tests.waiting import eventually, wait_until
 
 LOST = "started anew: names, imports and files are lost"
 SHOWN = {
@@ -231,6 +233,28 @@ async def test_cancelled_at_any_moment_nothing_is_left(loops: int) -> None:
     await interpreter.close()
     assert len(os.listdir("/proc/self/fd")) <= files
     assert not [each for each in psutil.Process().children(recursive=True) if _is_inside(each)]
+
+
+@pytest.mark.parametrize("inner", [False, True])
+async def test_in_a_storm_of_kills_each_call_answers_or_is_the_machines_failure(inner: bool) -> None:
+    """Whoever is killed, the outer process or the first one inside; what the code did is never said to be the cause."""
+    chance, seen = random.Random(3), set()
+    interpreter = Interpreter(Limits())
+    for _ in range(12):
+        task = asyncio.create_task(interpreter.run(["6*7"]))
+        await asyncio.sleep(chance.uniform(0, 0.15))  # the moment is what is varied
+        for outer in filter(_is_inside, psutil.Process().children()):
+            with contextlib.suppress(psutil.Error, IndexError):
+                seen |= {outer, *outer.children(recursive=True)}
+                (outer.children()[0] if inner else outer).kill()
+        try:
+            text = await task
+        except SetupError:
+            continue
+        assert "the code ended the interpreter" not in text
+        assert inner or text.endswith("42")
+    await interpreter.close()
+    await asyncio.to_thread(wait_until, lambda: not any(each.is_running() for each in seen), "all of them have ended")
 
 
 def _is_inside(process: psutil.Process) -> bool:
