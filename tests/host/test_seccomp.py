@@ -107,6 +107,17 @@ def test_an_unknown_machine_has_none() -> None:
     assert seccomp.program(of_desktops.RULES, "vax") is None
 
 
+@pytest.mark.parametrize("machine", MACHINES)
+@given(pid=st.integers(2, 2**22), other=st.integers(-(2**31), 2**31 - 1))
+def test_a_call_among_others_reaches_itself_alone(machine: str, pid: int, other: int) -> None:
+    rules = of_code.rules_among_others(pid)
+    code, known = filtered(rules, machine), numbers(machine)
+    for name in ("kill", "tgkill", "prlimit64", "sched_setaffinity"):
+        itself = {pid} if name in ("kill", "tgkill") else {pid, 0}
+        said = {each: answer(code, ARCHES[machine], known[name], each & 0xFFFFFFFF) for each in (pid, 0, -1, other)}
+        assert {each for each, error in said.items() if error is ALLOWED} == itself & set(said)
+
+
 @pytest.mark.skipif(not HEADERS.exists(), reason="needs the kernel's headers of an x86-64 machine")
 def test_numbers_are_the_kernels() -> None:
     theirs = {name: int(number) for name, number in re.findall(r"__NR_(\w+) (\d+)", HEADERS.read_text())}

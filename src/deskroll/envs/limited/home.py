@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _IN_FLIGHT = 32
 """Calls that one loop hands to the server at a time: each holds open files in both."""
 _LAST_WORDS = 1000
-_START = (
+START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from deskroll.envs.limited.server import main; main(*map(int, sys.argv[2:]))"
 )
@@ -135,7 +135,7 @@ class Server:
 def _start(control: int, output: int, *, confined: bool) -> Sandboxed:
     path = [os.path.abspath(each) for each in sys.path]  # noqa: PTH100  (an empty one is this folder)
     caller = os.pidfd_open(os.getpid())
-    program = ["-I", "-c", _START, json.dumps(path), str(control), str(caller), str(int(confined))]
+    program = ["-I", "-c", START, json.dumps(path), str(control), str(caller), str(int(confined))]
     try:
         made = Command(words=(sys.executable, *program))
         if confined:

@@ -1,7 +1,8 @@
 """What the inside of the sandbox of confined functions looks like, and the command that makes it.
 
-As `host/bubblewrap.py` makes it. Inside: what Python imports from, each folder where it is outside; one small folder in
-memory. Of the folders on Python's path neither a home as a whole nor the root is seen, whatever else lies there.
+As `host/bubblewrap.py` makes it. Inside: what Python imports from, each folder where it is outside. Nothing can be
+written to: calls share the sandbox, and one could leave something for another to find. Of the folders on Python's path
+neither a home as a whole nor the root is seen, whatever else lies there.
 """
 
 from __future__ import annotations
@@ -13,9 +14,6 @@ from pathlib import Path
 from deskroll.host import bubblewrap
 from deskroll.host.bubblewrap import Command, Inside
 
-_TMP = "/tmp"  # noqa: S108
-_ROOM = 64 * 1024 * 1024
-
 
 def command(program: Sequence[str], path: Sequence[str], environment: dict[str, str]) -> Command:
     """The command that runs a Python with these arguments, given its path."""
@@ -23,8 +21,8 @@ def command(program: Sequence[str], path: Sequence[str], environment: dict[str, 
     inside = Inside(
         host_name="limited",
         folders={folder: folder for folder in _folders([str(Path(sys.base_prefix).resolve()), *path])},
-        rooms={_TMP: _ROOM},
-        work=_TMP,
+        rooms={},
+        work="/",
         environment=environment,
         etc=("ld.so.cache", "localtime", "mime.types"),
         processes=True,

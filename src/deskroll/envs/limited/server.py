@@ -32,6 +32,8 @@ from typing import NoReturn
 
 import msgspec
 
+from deskroll.host import seccomp
+from deskroll.host.code_rules import rules_among_others
 from deskroll.host.keyring import leave_session_keyring
 from deskroll.types import Record
 
@@ -41,7 +43,7 @@ PING = b"?"
 """Asks for a sign of life, which is a byte on the socket that comes with it."""
 OUTER = b"!"
 """Comes with a pidfd: when that process ends, the server does."""
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _LONGEST_ASK = 65536
 
 
@@ -65,7 +67,7 @@ class Ask(Record, frozen=True):
     memory_bytes: int
     result_bytes: int
     alone: bool
-    """It may start no process and no thread: nothing of it can stay behind, or disturb others in the sandbox."""
+    """It may start no process and no thread, and do nothing to others: nothing of it stays behind, or disturbs them."""
 
 
 @dataclass
@@ -312,6 +314,16 @@ def _confine(ask: Ask) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (begun + ask.memory_bytes,) * 2)
     if ask.alone:
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+        _leave_others_alone()
+
+
+def _leave_others_alone() -> None:
+    """Calls that run at the same time share the sandbox: this one does nothing to them."""
+    code = seccomp.program(rules_among_others(os.getpid()))
+    if code is not None:
+        if ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+            raise OSError("cannot give up gaining privileges")
+        seccomp.install(code)
 
 
 def main(control: int, caller: int, confined: int) -> None:
