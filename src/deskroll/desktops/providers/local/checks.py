@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import platform
 from pathlib import Path
 
 from deskroll.desktops.notes import runtime_root
 from deskroll.desktops.providers.local import limits, network, packages, shims
 from deskroll.errors import DeskrollError, MissingDependency
 from deskroll.host import bubblewrap
+from deskroll.host.syscalls import MACHINES, numbers
 from deskroll.types import Record
 
 _MODULES = {
@@ -37,6 +39,7 @@ def run_checks() -> list[Check]:
         _check_modules(),
         _check_system_python(),
         check_namespaces(),
+        check_filters(),
         _check_network(),
         _check_limits(),
         _check_folder(),
@@ -88,6 +91,20 @@ def check_namespaces() -> Check:
     if found := bubblewrap.what_forbids_it():
         return Check(name="namespaces", ok=False, found=found, fix=fix)
     return Check(name="namespaces", ok=True, found="bubblewrap makes its own for each desktop")
+
+
+def check_filters(machine: str = "") -> Check:
+    """Whether system calls are filtered on that kind of machine (default: this one): elsewhere there is no filter."""
+    machine = machine or platform.machine()
+    if numbers(machine):
+        return Check(name="system calls", ok=True, found="filtered in each sandbox", required=False)
+    return Check(
+        name="system calls",
+        ok=False,
+        required=False,
+        found=f"not filtered in any sandbox: their numbers on {machine} are not known here",
+        fix=f"for programs that you do not trust, use a machine of one of these kinds: {', '.join(MACHINES)}",
+    )
 
 
 def _check_network() -> Check:
