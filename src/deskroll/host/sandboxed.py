@@ -21,8 +21,7 @@ import select
 import signal
 import subprocess
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -97,26 +96,28 @@ class Sandboxed:
         with self._lock:
             self._find_first()
             if self._first is None or _has_ended(self._outer):
-                self._kill_group()
+                self._signal_group(signal.SIGKILL)
                 self._find_first()
             self._signal_first(signal.SIGKILL)  # an outer one that lives sees it, and ends with a code that tells of it
 
     async def exits(self, seconds: float) -> bool:
         """Whether the outer process has ended by then."""
+        await self._wait_for(lambda: self._outer, seconds)
+        return _has_ended(self._outer)
+
+    async def _wait_for(self, pidfd: Callable[[], int | None], seconds: float) -> None:
         ended = asyncio.Event()
         with contextlib.suppress(TimeoutError):
             async with time_limit(seconds):
-                with self._watched(ended):
+                with self._watched(pidfd, ended):
                     await ended.wait()
-        return _has_ended(self._outer)
 
     @contextlib.contextmanager
-    def _watched(self, ended: asyncio.Event) -> Iterator[None]:
+    def _watched(self, pidfd: Callable[[], int | None], ended: asyncio.Event) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         with self._lock:
-            own = (
-                os.dup(self._outer) if self._outer >= 0 else -1
-            )  # a loop has one reader for each, and several may wait
+            found = pidfd()
+            own = -1 if found is None or found < 0 else os.dup(found)  # a loop has one reader for each; several wait
         if own < 0:
             ended.set()
             yield
@@ -130,17 +131,21 @@ class Sandboxed:
 
     def end(self, seconds: float = _END_S) -> None:
         """Kill it, wait until nothing is left of it, and let go of it; at most so many seconds."""
-        self._kill_both()
-        until = time.monotonic() + seconds
-        for pidfd in (self._first, self._outer):
-            if pidfd is not None:
-                _ends(pidfd, max(0.0, until - time.monotonic()))
+        self._kill_and_wake()
+        if not _ends(self._outer, seconds / 2):
+            self._signal_group(signal.SIGKILL)
+            _ends(self._outer, seconds / 4)
+        if self._first is not None:
+            _ends(self._first, seconds / 4)
         self._release()
 
     async def end_soon(self, seconds: float = _END_S) -> None:
         """The same, while the loop goes on."""
-        self._kill_both()
-        await self.exits(seconds)
+        self._kill_and_wake()
+        if not await self.exits(seconds / 2):
+            self._signal_group(signal.SIGKILL)
+            await self.exits(seconds / 4)
+        await self._wait_for(lambda: self._first, seconds / 4)
         self._release()
 
     def disown(self) -> None:
@@ -164,15 +169,16 @@ class Sandboxed:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._first, number)
 
-    def _kill_group(self) -> None:
+    def _signal_group(self, number: signal.Signals) -> None:
         if self._outer >= 0:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(self._process.pid, number)
 
-    def _kill_both(self) -> None:
+    def _kill_and_wake(self) -> None:
+        """An outer process that is stopped would not see that the first one ends, and reap it."""
         self.kill()
         with self._lock:
-            self._kill_group()  # it may be stopped, and see nothing
+            self._signal_group(signal.SIGCONT)
 
     def _release(self) -> None:
         with self._lock:
