@@ -63,7 +63,6 @@ class _Lines(logging.Handler):
         self._console.print(
             f"{at} {message}",
             style=style,
-            markup=False,
             highlight=False,
             soft_wrap=True,
         )

@@ -200,7 +200,7 @@ def _resume(folder: str, more: str = "") -> str:
 
 def _tell(console: Console, line: str) -> None:
     """A line as it is, however long: it may be pasted."""
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
+    console.print(line, highlight=False, soft_wrap=True)
 
 
 def _exit_code(config: RunConfig, tasks: Sequence[Task], outcomes: list[Episode], *, interrupted: bool) -> int:

@@ -67,7 +67,7 @@ class Progress:
             self._tell()
 
     def _tell(self) -> None:
-        self._console.print(line(self._status()), highlight=False, markup=False, soft_wrap=True)
+        self._console.print(line(self._status()), highlight=False, soft_wrap=True)
 
 
 def _tell_death(display: asyncio.Task[None]) -> None:

@@ -247,7 +247,7 @@ def _table(*columns: str) -> Table:
 def _console() -> Console:
     from deskroll.host.console import PlainConsole  # noqa: PLC0415
 
-    return PlainConsole(markup=False, highlight=False, emoji=False)
+    return PlainConsole(highlight=False)
 
 
 def _print_json(data: Any) -> None:

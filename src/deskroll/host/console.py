@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import IO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -16,7 +17,15 @@ _ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 class PlainConsole(Console):
-    """A console without orders in what it prints; its own (colours, the cursor) are not text."""
+    """A console without orders in what it prints; its own (colours, the cursor) are not text.
+
+    Neither mark-up (`[red]`) nor codes of pictures (`:A:`) mean anything in it: styles are given beside the text.
+    """
+
+    def __init__(
+        self, *, file: IO[str] | None = None, stderr: bool = False, width: int | None = None, highlight: bool = True
+    ) -> None:
+        super().__init__(file=file, stderr=stderr, width=width, highlight=highlight, markup=False, emoji=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """What is printed, a space for each such character."""
