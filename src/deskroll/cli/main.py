@@ -81,6 +81,7 @@ def run_command(command: click.Command) -> None:
     sys.stdout, sys.stderr = lasting(sys.stdout), lasting(sys.stderr)
     try:
         code = command.main(standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Abort:
         code = 130
     except KeyboardInterrupt:
@@ -92,9 +93,9 @@ def run_command(command: click.Command) -> None:
         click.echo(_shown(said.getvalue()), err=True)
         code = 2
     except OSError as error:
-        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+        if error.errno != errno.ENOSPC:
             raise
-        # Whoever reads what we print has gone, or has no room left.
+        # There is no room left for what we print.
         sys.stderr.write(f"deskroll: cannot write: {error.strerror}\n")
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  (what is left in the buffer has nowhere to go)
         code = 1

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from deskroll.cli.terminals import is_unread
 from deskroll.desktops.pool.slot import State
 from deskroll.host.console import PlainConsole
 from deskroll.report.words import counted, duration
@@ -44,7 +45,7 @@ async def show_status(client: PoolClient, *, as_json: bool, once: bool) -> None:
         console.print(render(status, console.width))
         return
     with Live(render(status, console.width, console.height), console=console, auto_refresh=False, screen=True) as live:
-        while True:
+        while not is_unread(sys.stdout):
             await asyncio.sleep(REFRESH_S)
             picture = Group(render(await client.status(), console.width, console.height), _FOOT)
             live.update(picture, refresh=True)

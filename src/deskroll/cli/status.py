@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskroll.cli.terminals import is_unread
+
 if TYPE_CHECKING:
     from deskroll.rollout.status import RunStatus
 
@@ -40,7 +42,7 @@ def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | N
             return
         console = stdout()
         console.print(status_view(found, console.height if sys.stdout.isatty() else 10_000))
-        while watch:
+        while watch and not is_unread(sys.stdout):
             await asyncio.sleep(1.0)
             found = await ask(socket)
             console.clear()
