@@ -136,6 +136,33 @@ def test_a_check_takes_the_runs_options(shell: Shell, tmp_path: Path) -> None:
     assert "env_options" in shell(*command, "--set", "env_options.nope=1").err
 
 
+def test_tasks_that_nothing_judges_are_told(shell: Shell, tmp_path: Path) -> None:
+    """Before they are run: by the check and by the run itself; and the reason of the score says what is missing."""
+    (tmp_path / "t.jsonl").write_text(
+        '{"id": "q", "instruction": "do it"}\n{"id": "r", "question": "6*7?", "answer": "42"}\n'
+    )
+    (checked, other) = shell.json("tasks", "check", "t.jsonl", "--provider", "sim")["tasks"]
+    assert checked["notes"] == ["it has neither an answer nor an evaluator, so that there will be no score"]
+    assert other.get("notes", []) == []
+    ended = shell("run", "t.jsonl", "--agent", "noop", "--provider", "sim", "--num-vms", "1", "--set", "backend=inline")
+    assert ended.code == 1, ended.err
+    told = "1 of 2 tasks has neither an answer nor an evaluator, so that there will be no score: q\n"
+    assert told in ended.err.partition("run 2")[0]
+    assert "No score for 1: the task has neither an evaluator nor a reference answer\n" in ended.out
+    unwanted = shell("run", "t.jsonl", "--agent", "noop", "--provider", "sim", "--set", "evaluate=false", "--dry-run")
+    assert (unwanted.code, "there will be no score" in unwanted.out) == (0, False)
+
+
+def test_an_environment_that_scores_by_itself_needs_no_answer(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"id": "q", "instruction": "do it"}\n')
+    (tmp_path / "mine.py").write_text(
+        "from deskroll.envs.math import MathEnv\nfrom deskroll.types import Score\n\n\n"
+        "class Mine(MathEnv):\n    async def score(self, ending):\n        return Score(value=1.0, reason='always')\n"
+    )
+    ended = shell("run", "t.jsonl", "--env", "mine.py:Mine", "--agent", "noop", "--set", "backend=inline")
+    assert (ended.code, "there will be no score" in ended.err) == (0, False), ended.err
+
+
 def test_simulated_desktops_run_no_programs(shell: Shell, tmp_path: Path) -> None:
     lay_out(tmp_path)
     found = shell.json("tasks", "check", "all.json", "--provider", "sim", "--offline")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shlex
 import socket
 from collections.abc import AsyncIterator, Sequence
@@ -30,13 +31,14 @@ from deskroll.report import terminal
 from deskroll.report.results import Results
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.loading import SCRIPTED
+from deskroll.rollout.loading import SCRIPTED, unjudged
 from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files
 from deskroll.rollout.session import Session
 from deskroll.store import Run
 from deskroll.store.paths import attempt_folder
 from deskroll.types import Episode, Task
 
+_log = logging.getLogger(__name__)
 _CHECK_S = 15.0
 
 
@@ -69,6 +71,8 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str = "", *, f
         interrupts = stack.enter_context(Interrupts(console))
         config = await stack.enter_async_context(with_model(config))
         stack.enter_context(LogLines(console))
+        if blind := unjudged(config, tasks):
+            _log.warning("%s", blind)
         try:
             session = await stack.enter_async_context(Session.open(config, tasks, resume=root, force=force))
         except (StoreError, NoDesktop) as error:  # its folder, or its pool: a run that cannot begin is bad input

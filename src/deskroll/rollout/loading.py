@@ -16,11 +16,12 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import check_name, choose
 from deskroll.desktops.service import Listen
-from deskroll.envs import EnvKind, env_kind, env_settings
-from deskroll.errors import ConfigError, InputError, StoreError, foreign_code
+from deskroll.envs import EnvKind, env_kind, env_settings, is_judged
+from deskroll.errors import ConfigError, InputError, StoreError, foreign_code, plain
 from deskroll.host.home import expand_home
 from deskroll.importing import file_digest, place_file
 from deskroll.models.settings import ModelSettings
+from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import TOKEN_VARIABLE
 from deskroll.rollout.redaction import masked_settings, without_masked
@@ -33,6 +34,8 @@ PHASE = "eval"
 """The phase of `deskroll run`."""
 SCRIPTED = "scripted:"
 """A model whose name begins so answers from a script; without a file, from the one beside the tasks."""
+_MOST_NAMED = 3
+"""Tasks that are named where many are meant."""
 
 
 def load_run(path: Path | None, overrides: Sequence[Override]) -> tuple[RunConfig, list[Task]]:
@@ -165,6 +168,21 @@ def _tasks_own_kind(name: str) -> EnvKind:
     if ":" in name:
         raise InputError(f"env is {name!r}: tasks are data, and name no code; name it with --env")
     return env_kind(name)
+
+
+def unjudged(config: RunConfig, tasks: Sequence[Task]) -> str:
+    """Which tasks will have no score because nothing says what is right, in one line; empty: none."""
+    if not config.evaluate:
+        return ""
+    found = [task.id for task in tasks if not is_judged(env_kind(task.env or config.env), task)]
+    if not found:
+        return ""
+    some = ", ".join(map(plain, found[:_MOST_NAMED])) + (", ..." if len(found) > _MOST_NAMED else "")
+    have = "has" if len(found) == 1 else "have"
+    return (
+        f"{len(found):,} of {counted(len(tasks), 'task')} {have} neither an answer nor an evaluator, "
+        f"so that there will be no score: {some}"
+    )
 
 
 def prepare_envs(config: RunConfig, tasks: Sequence[Task]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deskroll.desktops.base import Capabilities
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.loading import unjudged
 from deskroll.types import Record, Task
 
 _WORKER_MB = 60
@@ -94,9 +95,8 @@ def _advice(
 ) -> list[str]:
     shown = f"{episodes} episodes" if episodes != 1 else "1 episode"
     lines = []
-    blind = sum(task.answer is None and not task.evaluator for task in tasks)
-    if blind:
-        lines.append(f"{blind} of {len(tasks)} tasks have neither an answer nor an evaluator: they cannot be scored")
+    if blind := unjudged(config, tasks):
+        lines.append(blind)
     if ratio:
         lines.append(_ratio_advice(ratio))
         if config.num_vms > episodes:
