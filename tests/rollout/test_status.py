@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import re
+from collections import Counter
+
 import msgspec
 import pytest
 
+from deskroll.cli.run_view import line, status_view
+from deskroll.desktops.pool.meter import NOTHING_LIMITS
 from deskroll.errors import FailureClass
+from deskroll.host.console import PlainConsole
 from deskroll.models.base import EndpointLoad
 from deskroll.rollout.backends import WorkerVitals
-from deskroll.rollout.orders import Vitals
-from deskroll.rollout.status import endpoints_of, what_limits
+from deskroll.rollout.orders import Activity, Vitals
+from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, endpoints_of, what_limits
 from deskroll.rollout.tally import Standing, Tally
-from deskroll.types import Episode, EpisodeKey, Failure, Score, StopReason
+from deskroll.types import Episode, EpisodeKey, Failure, Phase, Score, StopReason
 
 POOL = "desktops: 96% of waiting is for a free one: more desktops would help"
 
@@ -31,10 +38,10 @@ def standing(planned: int) -> Standing:
         (100, {"desktop": 1, "model": 60}, "the model: 60 of 61 episodes wait for it"),
         (100, {"act": 4}, "num_rollouts (4)"),
         (100, {"act": 2}, "episodes are being started"),
-        (100, {}, "nothing runs"),
+        (100, {}, "the run is starting"),
         (3, {"act": 3}, "the last 3 episodes are under way"),
         (1, {"act": 1}, "the last episode is under way"),
-        (0, {}, "nothing is left to do"),
+        (0, {}, "the run is starting"),
     ],
 )
 def test_what_limits_it(planned: int, phases: dict[str, int], said: str) -> None:
@@ -77,6 +84,64 @@ def test_a_run_in_which_nothing_was_scored_has_something_left_to_do() -> None:
     tally.sealed(lost)
     tally.sealed(msgspec.structs.replace(lost, key=msgspec.structs.replace(key, task="u")))
     assert what_limits(tally.standing(), 0, 4, {}) == "nothing more is run: a resume does the unscored again"
+
+
+def test_a_run_that_waits_before_it_tries_again_does_not_start() -> None:
+    retried = msgspec.structs.replace(standing(2), retried={"desktop": 1})
+    assert what_limits(retried, 0, 4, {}) == "nothing runs"
+    assert what_limits(msgspec.structs.replace(retried, done=2), 0, 4, {}) == "nothing is left to do"
+
+
+def test_a_pool_that_has_not_noticed_yet_does_not_contradict() -> None:
+    said = what_limits(standing(100), 3, 5, {"desktop": 1, "act": 2}, pool_limit=NOTHING_LIMITS)
+    assert said == "desktops: 1 of 3 episodes wait for one"
+
+
+def activity(task: str, phase: Phase) -> Activity:
+    return Activity(key=EpisodeKey(phase="eval", round=0, task=task, sample=0), attempt=1, phase=phase, since=0.0)
+
+
+def test_what_has_ended_since_workers_told_is_not_counted() -> None:
+    told = [activity("a", Phase.ACT), activity("b", Phase.SCORE)]
+    worker = WorkerVitals(name="w0", pid=1, vitals=Vitals(activities=tuple(told), running=2))
+    assert activities_of([worker], {(told[1].key, 1): 0.0}) == told[1:]
+    assert activities_of([worker]) == told
+
+
+def shown(status: RunStatus) -> str:
+    out = io.StringIO()
+    PlainConsole(file=out, width=120).print(status_view(status))
+    return out.getvalue()
+
+
+def status(in_flight: int, *activities: Activity, planned: int = 9) -> RunStatus:
+    found = standing(planned)
+    phases = dict(Counter(str(each.phase) for each in activities))
+    workers = [WorkerStatus(name="worker 7", pid=7, running=in_flight, rss_mb=1.0, silent_s=0.0, isolated=False)]
+    return RunStatus(
+        run_id="r", folder="f", pid=1, epoch=1, started_at=0.0, at=0.0, stopping=False, used_up="", standing=found,
+        in_flight=in_flight, waiting=0, samples=1, num_rollouts=5, max_concurrent_rollouts=5, phases=phases,
+        activities=activities, endpoints=(), workers=tuple(workers), pool=None, attention=(),
+        limit=what_limits(found, in_flight, 5, phases),
+    )  # fmt: skip
+
+
+def test_a_run_that_is_not_planned_yet_does_not_look_ended() -> None:
+    unplanned = status(0, planned=0)
+    assert re.search(r"starting +0 s\n", shown(unplanned))
+    assert re.search(r"success +nothing is scored yet\n", shown(unplanned))
+    assert line(unplanned) == "starting | 0 in flight | limit: the run is starting"
+
+
+def test_figures_of_one_moment_agree() -> None:
+    said = shown(status(3, activity("a", Phase.ACT), activity("b", Phase.DESKTOP)))
+    assert "3 of 5 in flight: 1 act, 1 wait for a desktop, 1 not heard of yet\n" in said
+    assert "\n1 episode not heard of yet\n" in said
+    said = shown(status(5))
+    assert "5 of 5 in flight: 5 not heard of yet\n" in said
+    assert "EPISODE" not in said
+    assert "\n5 episodes not heard of yet\n" in said
+    assert "worker 7  5 episodes" in said
 
 
 def test_a_run_that_stops_starts_nothing() -> None:

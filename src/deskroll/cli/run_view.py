@@ -29,6 +29,8 @@ _REFRESH_S = 0.5
 _PHASES = {Phase.PERMIT: "waits for a permit", Phase.DESKTOP: "waits for a desktop"}
 _WAITING = {"permit": "wait for a permit", "desktop": "wait for a desktop"}
 """Phases whose names alone would mislead."""
+_UNHEARD = "not heard of yet"
+"""Attempts that were ordered, and whose workers have not told of them yet."""
 _LINE_S = 10.0
 """Between lines where there is no terminal."""
 
@@ -92,6 +94,8 @@ def line(status: RunStatus) -> str:
 
 def _done(status: RunStatus) -> str:
     standing = status.standing
+    if not standing.planned:
+        return "starting"
     if not standing.failed:
         return f"{standing.done}/{standing.planned} done"
     return f"{standing.done}/{standing.planned} ended, {standing.failed} unscored ({_counts(standing.unscored)})"
@@ -129,7 +133,7 @@ def progress(status: RunStatus) -> Group:
             complete_style=_colour(status),
             finished_style=_colour(status),
         ),
-        Text(f"{standing.done}/{standing.planned}", style="bold"),
+        Text(f"{standing.done}/{standing.planned}" if standing.planned else "starting", style="bold"),
         Text(_times(status, elapsed), style="dim"),
     )
     table = Table.grid(padding=(0, 2))
@@ -168,7 +172,8 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
             str(each.turn),
             each.desktop or "-",
         )
-    more = status.in_flight - min(room, len(status.activities))
+    more = sum(status.phases.values()) - min(room, len(status.activities))
+    unheard = status.in_flight - sum(status.phases.values())
     workers = Table.grid(padding=(0, 2))
     for worker in status.workers:
         workers.add_row(
@@ -185,11 +190,13 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
             f"{load.failures} of {load.calls} failed",
         )
     head = Text(f"run {status.run_id}  pid {status.pid}  start {status.epoch}  {status.folder}", style="bold")
-    parts: list[RenderableType] = [head, progress(status), Text(""), table]
+    parts: list[RenderableType] = [head, progress(status), Text("")]
     if status.activities:
-        parts.append(Text(f"EPISODE: {NAMED_BY}", style="dim"))
+        parts += [table, Text(f"EPISODE: {NAMED_BY}", style="dim")]
     if more > 0:
         parts.append(Text(f"... and {more} more", style="dim"))
+    if unheard > 0:
+        parts.append(Text(f"{counted(unheard, 'episode')} {_UNHEARD}", style="dim"))
     return Group(*parts, Text(""), workers)
 
 
@@ -232,7 +239,7 @@ def _budget(config: RunConfig) -> str:
 
 
 def _no_score(status: RunStatus) -> str:
-    over = status.standing.done == status.standing.planned
+    over = 0 < status.standing.planned == status.standing.done
     return "nothing was scored" if over else "nothing is scored yet"
 
 
@@ -241,6 +248,9 @@ def _episodes(status: RunStatus) -> str:
         return f"none of {status.num_rollouts} in flight"
     ordered = sorted(status.phases.items(), key=lambda each: -each[1])
     phases = ", ".join(f"{count} {_WAITING.get(name, name)}" for name, count in ordered)
+    unheard = status.in_flight - sum(status.phases.values())
+    if unheard > 0:
+        phases = ", ".join(filter(None, (phases, f"{unheard} {_UNHEARD}")))
     waiting = f"; {status.waiting} wait for a permit" if status.waiting else ""
     return f"{status.in_flight} of {status.num_rollouts} in flight" + (f": {phases}" if phases else "") + waiting
 

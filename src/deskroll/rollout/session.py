@@ -144,10 +144,11 @@ class Session:
     def status(self) -> RunStatus:
         """What it does at this moment."""
         workers = self._backend.workers()
-        activities, endpoints = activities_of(workers), endpoints_of(workers)
+        running = self.engine.running
+        activities, endpoints = activities_of(workers, running), endpoints_of(workers)
         standing, limits = self.engine.tally.standing(), self.engine.limits
         phases = dict(Counter(str(each.phase) for each in activities))
-        in_flight = len(self.engine.running)
+        in_flight = len(running)
         stuck = attention(activities, endpoints, workers, self.config.watchdog.notice_after)
         pool, no_pool = self._pool_watch.status, self._pool_watch.attention()
         return RunStatus(
@@ -172,7 +173,7 @@ class Session:
                 WorkerStatus(
                     name=each.name,
                     pid=each.pid,
-                    running=each.vitals.running,
+                    running=each.load,
                     rss_mb=each.rss_mb,
                     silent_s=each.silent_s,
                     isolated=each.isolated,

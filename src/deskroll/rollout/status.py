@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from deskroll.desktops.pool import PoolStatus
+from deskroll.desktops.pool.meter import NOTHING_LIMITS
 from deskroll.models.base import EndpointLoad
 from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.orders import Activity
 from deskroll.rollout.tally import Standing
 from deskroll.store.names import name_of
-from deskroll.types import Phase, Record
+from deskroll.types import EpisodeKey, Phase, Record
 
 _ANSWERING = (Phase.ACT, Phase.SETTLE)
 """Phases in which an episode waits for its desktop's answer."""
@@ -55,7 +56,7 @@ class RunStatus(Record, frozen=True, omit_defaults=False):
     num_rollouts: int
     max_concurrent_rollouts: int
     phases: dict[str, int]
-    """How many episodes are in each phase."""
+    """How many episodes are in each phase; of those in flight that are missing here nothing was heard yet."""
     activities: tuple[Activity, ...]
     """What episodes do, those first that have been at it for longest."""
     endpoints: tuple[EndpointLoad, ...]
@@ -67,9 +68,16 @@ class RunStatus(Record, frozen=True, omit_defaults=False):
     """What limits now, in one line."""
 
 
-def activities_of(workers: Sequence[WorkerVitals]) -> list[Activity]:
-    """What all episodes do, those first that have been at it for longest."""
+def activities_of(
+    workers: Sequence[WorkerVitals], running: Collection[tuple[EpisodeKey, int]] | None = None
+) -> list[Activity]:
+    """What all episodes do, those first that have been at it for longest.
+
+    Workers tell it about once a second; of what they told, only what is `running` still goes on.
+    """
     found = [each for worker in workers for each in worker.vitals.activities]
+    if running is not None:
+        found = [each for each in found if (each.key, each.attempt) in running]
     return sorted(found, key=lambda each: -each.seconds)
 
 
@@ -156,6 +164,9 @@ def _server_trouble(endpoints: Sequence[EndpointLoad], asking: int, busy: int) -
 
 def _at_rest(left: int, standing: Standing, in_flight: int, *, stopping: bool) -> str:
     """Why no episode is started; empty: some are."""
+    begun = in_flight or standing.done > standing.before or standing.retried
+    if not begun and not stopping and (left or not standing.planned):
+        return "the run is starting"
     if not left:
         return "nothing more is run: a resume does the unscored again" if standing.failed else "nothing is left to do"
     if not in_flight:
@@ -188,8 +199,9 @@ def what_limits(
     seen = max(sum(phases.values()), 1)  # by what the workers said last
     # While some wait for a desktop, more episodes would wait, too, whatever those do that have one.
     if pool_limit is not None and (waiting * 5 >= seen or waiting > asking):
-        why = pool_limit.removeprefix("desktops: ")
-        return f"desktops: {waiting} of {seen} episodes wait for one; {why}"
+        # A pool goes by the last minute, and may not have noticed yet.
+        why = "" if pool_limit == NOTHING_LIMITS else f"; {pool_limit.removeprefix('desktops: ')}"
+        return f"desktops: {waiting} of {seen} episodes wait for one{why}"
     if asking * 2 > seen:
         return f"the model: {asking} of {seen} episodes wait for it; more num_rollouts would use it more"
     return f"num_rollouts ({num_rollouts})" if in_flight >= num_rollouts else "episodes are being started"

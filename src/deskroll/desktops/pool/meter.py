@@ -16,6 +16,7 @@ from deskroll.types import Record
 HALF_LIFE_S = 20.0
 _WORTH_TELLING = 0.1
 """Requests that wait on average, below which nothing limits."""
+NOTHING_LIMITS = "nothing: no request waits for a desktop"
 _WAITS_KEPT = 4096
 
 
@@ -124,6 +125,6 @@ class Meter:
         """One line that says what limits now."""
         total = sum(self._causes.values())
         if total * math.log(2) / HALF_LIFE_S < _WORTH_TELLING:
-            return "nothing: no request waits for a desktop"
+            return NOTHING_LIMITS
         cause = max(self._causes, key=lambda each: self._causes[each])
         return f"{cause}: {self._causes[cause] / total:.0%} {_SENTENCES[cause]}"

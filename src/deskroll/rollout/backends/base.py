@@ -21,6 +21,9 @@ class WorkerVitals(Record, frozen=True):
     name: str
     pid: int
     vitals: Vitals
+    """What it said last."""
+    load: int = 0
+    """How many attempts it was ordered and has not ended: what is so now, whatever it said last."""
     rss_mb: float = 0.0
     silent_s: float = 0.0
     """How long nothing was heard of it."""

@@ -70,7 +70,8 @@ class InlineBackend:
         """This process."""
         if self._crew is None:
             return []
-        return [WorkerVitals(name="inline", pid=os.getpid(), vitals=self._crew.vitals())]
+        vitals = self._crew.vitals()
+        return [WorkerVitals(name="inline", pid=os.getpid(), vitals=vitals, load=vitals.running)]
 
     def _require(self) -> Crew:
         if self._crew is None:

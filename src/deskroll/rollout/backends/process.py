@@ -16,6 +16,8 @@ import sys
 import time
 from collections.abc import Coroutine
 
+import msgspec
+
 from deskroll.errors import BackendLost, DeskrollError, WorkerLost, plain
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.hand import Hand
@@ -127,7 +129,7 @@ class ProcessBackend:
 
     def workers(self) -> list[WorkerVitals]:
         """What every worker does."""
-        return [hand.vitals() for hand in self._hands]
+        return [msgspec.structs.replace(hand.vitals(), load=hand.load) for hand in self._hands]
 
     async def _count_kept(self) -> int:
         return sum(await asyncio.gather(*(hand.give_back() for hand in self._hands)))
