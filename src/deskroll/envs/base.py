@@ -137,7 +137,7 @@ def env_settings(kind: EnvKind, options: dict[str, Any], name: str) -> Settings:
     return check(kind.Settings, options, f"env_options (env {name})")
 
 
-def is_judged(kind: EnvKind, task: Task) -> bool:
+def is_judged(kind: object, task: Task) -> bool:
     """Whether a task has what deskroll's own scoring goes by; an environment that scores by itself needs neither."""
     scores = getattr(kind, "score", None)
     if not getattr(scores, "__module__", "").startswith("deskroll."):
