@@ -226,6 +226,13 @@ _BY_CLASS: dict[FailureClass, type[DeskrollError]] = {
 }
 
 
+def comes_from_outside(error: BaseException) -> bool:
+    """Whether an exception is no failure of the code that raised it: a cancellation, or a Ctrl-C of somebody."""
+    if isinstance(error, KeyboardInterrupt):  # where the signal is ignored, nobody can have sent it
+        return signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    return not isinstance(error, Exception | SystemExit)
+
+
 @contextmanager
 def boundary(culprit: FailureClass, what: str) -> Iterator[None]:
     """Turn any plain exception that leaves the block into the error class of `culprit`.
@@ -243,9 +250,9 @@ def boundary(culprit: FailureClass, what: str) -> Iterator[None]:
         made = _BY_CLASS[culprit](f"{what}: {error}")
         made.unforeseen, made.trace = error.unforeseen, error.trace
         raise made from error
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            raise  # somebody may have pressed Ctrl-C
+    except BaseException as error:
+        if comes_from_outside(error):
+            raise
         made = _BY_CLASS[culprit](f"{what}: {type(error).__name__}: {error}")
         made.unforeseen = error
         raise made from error
@@ -258,7 +265,9 @@ def foreign_code(what: str) -> Iterator[None]:
         yield
     except DeskrollError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if comes_from_outside(error):
+            raise
         raise InputError(f"{what}: {type(error).__name__}: {error}\n{trace_of(error).rstrip()}") from error
 
 

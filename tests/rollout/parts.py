@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import sys
@@ -37,6 +38,8 @@ def _crash(task: Task) -> None:
             return
     if how == "exit":
         os._exit(3)
+    elif how == "signal":
+        os.kill(os.getpid(), 40)  # one for real time, which has no name
     elif how == "hang":
         time.sleep(3600)
     elif how == "memory":
@@ -182,6 +185,22 @@ class TalkativeEnv(MathEnv):
         return await super().reset()
 
 
+class WarningEnv(MathEnv):
+    """Says something at once, and takes its time then."""
+
+    async def reset(self) -> Observation:
+        logging.getLogger("deskroll.here").warning("it begins")
+        await asyncio.sleep(5)
+        return await super().reset()
+
+
+class LeavingEnv(MathEnv):
+    """Raises what Ctrl-C raises, when it is closed."""
+
+    async def close(self) -> None:
+        raise KeyboardInterrupt
+
+
 class NoSettings(Settings):
     """Nothing to choose."""
 
@@ -251,6 +270,35 @@ class SelfCancellingAgent(AnsweringAgent):
         task.cancel()
         await asyncio.sleep(3600)
         raise AssertionError("it never comes here")
+
+
+class WrappingAgent(AnsweringAgent):
+    """Makes an error of its own of whatever ends its request, also of being stopped."""
+
+    async def act(self, observation: Observation) -> Decision:
+        try:
+            await asyncio.sleep(3600)
+        except BaseException as error:
+            raise RuntimeError("the request failed") from error
+        raise AssertionError("it never comes here")
+
+
+class StubbornAgent(AnsweringAgent):
+    """Answers all the same when it is stopped."""
+
+    async def act(self, observation: Observation) -> Decision:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)
+        return await super().act(observation)
+
+
+class ImpatientAgent(ChatAgent):
+    """Asks its model again and again, and never waits for long."""
+
+    async def act(self, observation: Observation) -> Decision:
+        while True:
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(super().act(observation), 0.1)
 
 
 class LeavingAgent(AnsweringAgent):

@@ -9,13 +9,14 @@ import logging
 from collections.abc import Mapping
 from typing import NoReturn, cast
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from deskroll.cli.run_view import Progress
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool import Pool, PoolStatus
-from deskroll.errors import BackgroundLost, DeskrollError, PoolGone
+from deskroll.errors import BackgroundLost, DeathCause, DeskrollError, DesktopLost, PoolGone
 from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.background import in_background
 from deskroll.rollout.config import LimitSettings
@@ -27,9 +28,10 @@ from deskroll.rollout.run_budget import RunBudget
 from deskroll.rollout.session import Session
 from deskroll.rollout.status import RunStatus
 from deskroll.store import CloseReason, Run, RunStore
-from deskroll.types import Episode, EpisodeKey
+from deskroll.store.journal import Failed
+from deskroll.types import Episode, EpisodeKey, Failure
 from tests.rollout.conftest import ANSWER, Runs, questions, script, until
-from tests.store.records import info
+from tests.store.records import episode, info
 
 
 def fail() -> NoReturn:
@@ -47,8 +49,9 @@ class Forever:
         await self._stopped.wait()
         return None
 
-    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> bool:
         self._stopped.set()
+        return True
 
     def give_back(self) -> asyncio.Future[int]:
         return asyncio.get_running_loop().create_future()
@@ -137,11 +140,12 @@ class BrokenLog(logging.Handler):
     """Fails on what a worker tells; the standard handlers would swallow that."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if "could not be closed" in record.getMessage():
+        if record.getMessage() == "it begins":
             fail()
 
 
-async def test_what_listens_to_a_worker(runs: Runs) -> None:
+@pytest.mark.parametrize("count", [1, 3])
+async def test_what_listens_to_a_worker(runs: Runs, count: int) -> None:
     log, broken = logging.getLogger("deskroll"), BrokenLog()
     log.addHandler(broken)
     try:
@@ -150,13 +154,53 @@ async def test_what_listens_to_a_worker(runs: Runs) -> None:
         ):
             await asyncio.wait_for(
                 runs.run(
-                    script(ANSWER, latency=1.5), questions(3, odd="close"), env="tests.rollout.parts:OddEnv",
-                    backend="process", workers=1, num_rollouts=1,
+                    script(ANSWER), questions(count), env="tests.rollout.parts:WarningEnv", backend="process",
+                    workers=1, num_rollouts=count,
                 ),
                 90,
             )  # fmt: skip
     finally:
         log.removeHandler(broken)
+
+
+class DyingAtOnce(Forever):
+    """The desktop of the first task dies at once, of what was done in it; the others go on."""
+
+    async def run(self, order: Order) -> Episode | None:
+        if order.task.id != "task-0":
+            return await super().run(order)
+        failure = msgspec.structs.replace(Failure.of(DesktopLost("it is gone")), cause=DeathCause.INSIDE)
+        return episode(order.key, order.attempt, None, stop="failure", failure=failure, actions=1, desktop="d")
+
+
+async def test_a_death_that_nobody_could_judge_is_no_evidence(runs: Runs) -> None:
+    """The run ends before it is known whether other desktops died at the same time: in doubt nobody is blamed."""
+    async with RunStore.create(f"{runs.folder}/run", info()) as store:
+        engine = Engine(DyingAtOnce(), store, Limits(2))
+        work = asyncio.ensure_future(engine.run("eval", questions(2)))
+        await until(lambda: [key.task for key, _ in engine.running] == ["task-1"], "the first one is judged")
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+    (failed,) = Run.open(f"{runs.folder}/run").records(Failed)
+    assert failed.episode.failure is not None
+    assert (failed.episode.key.task, failed.episode.failure.cause) == ("task-0", DeathCause.UNKNOWN)
+
+
+class Waiting(Forever):
+    """Its attempts wait for a worker that never comes."""
+
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> bool:
+        return False
+
+
+async def test_the_end_of_a_run_does_not_wait_for_attempts_that_nobody_runs(runs: Runs) -> None:
+    async with RunStore.create(f"{runs.folder}/run", info()) as store:
+        engine = Engine(Waiting(), store, Limits(2))
+        work = asyncio.ensure_future(engine.run("eval", questions(2)))
+        await until(lambda: len(engine.running) == 2, "both were ordered")
+        work.cancel()
+        done, _ = await asyncio.wait((work,), timeout=5.0)
+    assert done, "they were waited for"
 
 
 async def test_the_display_which_the_run_does_not_need(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,7 @@
-"""A cancellation that nobody has sent is a failure of the code that let it escape, and never a run that hangs."""
+"""Cancellation: one that nobody has sent is a failure of the code that let it escape; one that was sent is a stop.
+
+Whatever an agent makes of being stopped, it is neither its failure nor its success.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import asyncio
 
 import pytest
 
-from deskroll.errors import FailureClass
+from deskroll.errors import FailureClass, ModelError
+from deskroll.store.journal import Failed
 from deskroll.types import Failure
-from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script
+from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, until
 
 PLACES = ["setup", "step", "score", "close"]
 BACKENDS = pytest.mark.parametrize("backend", ["inline", "process"])
@@ -46,6 +50,31 @@ async def test_of_the_task_itself_is_that_of_a_worker(runs: Runs, backend: str) 
     )
     (outcome,) = await asyncio.wait_for(work, 60)
     assert (_blamed(outcome.failure), outcome.score.value, outcome.attempt) == (FailureClass.WORKER, None, 2)
+
+
+@pytest.mark.parametrize("agent", ["WrappingAgent", "StubbornAgent"])
+@pytest.mark.parametrize("error", [None, ModelError("the server is silent")], ids=["unwanted", "by the watchdog"])
+@BACKENDS
+async def test_that_was_sent_is_no_doing_of_the_agent(
+    runs: Runs, backend: str, error: ModelError | None, agent: str
+) -> None:
+    async with runs.open(
+        script(ANSWER), questions(1), agent=f"tests.rollout.parts:{agent}", backend=backend, workers=1, retries=NONE
+    ) as session:
+        work = asyncio.ensure_future(session.run())
+        await until(lambda: session.status().phases.get("model"), "the agent thinks")
+        if error is None:
+            session.stop(now=True)
+        else:
+            ((key, attempt),) = session.engine.running
+            session.backend.stop(key, attempt, error)
+        outcomes = await asyncio.wait_for(work, 60)
+    assert [(_blamed(each.failure), each.score.value) for each in outcomes] == [(FailureClass.MODEL, None)] * bool(
+        error
+    )
+    if error is None:
+        (failed,) = runs.read().records(Failed)
+        assert (_blamed(failed.episode.failure), failed.episode.score.value) == (FailureClass.CANCELLED, None)
 
 
 def _blamed(failure: Failure | None) -> FailureClass | None:

@@ -186,6 +186,21 @@ async def test_a_server_that_answers_nobody_is_not_the_agents_time_limit(runs: R
     assert "silent" in outcome.failure.message
 
 
+async def test_a_silent_server_is_not_the_time_limit_of_an_agent_that_asks_it_again_and_again(runs: Runs) -> None:
+    (outcome,) = await runs.run(
+        script(ANSWER, latency=3600.0), questions(1), agent="tests.rollout.parts:ImpatientAgent",
+        limits={"max_time": 2.0}, retries={"model": 0},
+    )  # fmt: skip
+    assert outcome.failure is not None
+    assert (outcome.failure.failure_class, outcome.score.value) == (FailureClass.MODEL, None)
+
+
+async def test_what_is_known_of_a_result_stays_however_the_environment_is_closed(runs: Runs) -> None:
+    env = "tests.rollout.parts:LeavingEnv"
+    (outcome,) = await runs.run(script(ANSWER), questions(1), env=env, backend="process", workers=1)
+    assert (outcome.failure, outcome.score.value) == (None, 1.0)
+
+
 @pytest.mark.parametrize(("agent", "latency"), [("SlowAgent", 0.0), ("PonderingAgent", 0.0), ("HesitantAgent", 3600.0)])
 async def test_an_agent_that_takes_its_time_is_no_silence_of_the_model(runs: Runs, agent: str, latency: float) -> None:
     (outcome,) = await runs.run(

@@ -25,6 +25,7 @@ CRASHING = "tests.rollout.parts:CrashingEnv"
     ("how", "settings", "said"),
     [
         ("exit", {}, "ended with code 3"),
+        ("signal", {}, "was killed by signal 40"),
         ("hang", {"hang_after": 2.0}, "it hung for"),
         ("memory", {"worker_memory_mb": 300.0}, "MB of memory"),
     ],

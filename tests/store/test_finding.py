@@ -56,6 +56,16 @@ async def test_an_attempt_is_found_behind_an_id(odd: str) -> None:
     assert find_attempt(odd, "q", attempt=1) == (key("q"), 1)
 
 
+async def test_what_contradicts_itself_means_nothing(tmp_path: Path) -> None:
+    root = await make_run(tmp_path / "run", key("note"), key("note", 1))
+    with pytest.raises(InputError, match="has no episode"):
+        find_attempt(root, "eval/0/note/0", sample=1)
+    with pytest.raises(InputError, match="has no episode"):
+        find_attempt(root, "eval/0/note/0#1", attempt=2)
+    assert find_attempt(root, "eval/0/note/0", sample=0) == (key("note"), 2)
+    assert find_attempt(root, "note", sample=1, attempt=1) == (key("note", 1), 1)
+
+
 async def test_what_may_mean_several_is_listed(tmp_path: Path) -> None:
     root = await make_run(tmp_path / "run", key("a/0/b/0"), key("b", phase="a"), key("bee"))
     assert find_attempt(root, "a/0/b/0") == (key("a/0/b/0"), 2)

@@ -17,7 +17,7 @@ from deskroll.actions import Action, Answer, Done, Fail, ToolCall
 from deskroll.desktops.base import DesktopSpec
 from deskroll.envs.answers import AnswerSettings, judge_answer
 from deskroll.envs.base import Ending, Means, Moment
-from deskroll.errors import ActionError, DeskrollError, FailureClass, InputError, plain
+from deskroll.errors import ActionError, DeskrollError, FailureClass, InputError, comes_from_outside, plain
 from deskroll.types import Observation, Record, Score, StopReason, Task, Tool, ToolRequest
 
 LONGEST_RESULT = 20_000
@@ -50,7 +50,9 @@ class ToolFunction:
         try:
             arguments = msgspec.convert(call.arguments, self._arguments)
             return plain(await self._run(arguments), LONGEST_RESULT, keep="\n\t")
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if comes_from_outside(error):
+                raise
             if isinstance(error, DeskrollError) and error.failure not in (None, FailureClass.AGENT):
                 raise
             if not isinstance(error, DeskrollError):

@@ -6,7 +6,7 @@ from deskroll.rollout.orders import EpisodeLimits
 from deskroll.types import Completion, Decision, StopReason, Usage
 
 _UNUSABLE = 10
-"""So many answers that could not be used an episode has at least, however few its turns are."""
+"""So many answers in a row that could not be used an episode may have, however few its turns are."""
 
 
 class Budget:
@@ -16,7 +16,7 @@ class Budget:
         self._limits = limits
         self.turns = 0
         self._unusable = 0
-        """Decisions that led to nothing, of which the agent was told why."""
+        """Answers in a row that could not be used."""
         self._prompt = self._completion = self._calls = 0
         self._cost = 0.0
         self._unpriced = 0
@@ -36,6 +36,7 @@ class Budget:
         """Count a turn. An answer that could not be used costs none, and yet there is an end to these, too."""
         if decision.actions or not decision.problem:
             self.turns += 1
+            self._unusable = 0
         else:
             self._unusable += 1
 

@@ -38,7 +38,7 @@ class TurnClock:
         self._limit = limit
         self._waiting = waiting
         self.unanswered_s = 0.0
-        """How long a request had been open when the time was over; 0 where none was."""
+        """How long requests were open that were given up, since one was answered last."""
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -57,14 +57,14 @@ class TurnClock:
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """In this block a request is open; one that ends with the time itself was never answered."""
+        """In this block a request is open; given up by the time that is over, or by the agent, it was not answered."""
         begun = running_time()
         try:
             yield
         except asyncio.CancelledError:
-            if self._limit.expired():
-                self.unanswered_s = max(self.unanswered_s, running_time() - begun)
+            self.unanswered_s += running_time() - begun
             raise
+        self.unanswered_s = 0.0
 
     def credit(self, seconds: float) -> None:
         """So much of the running time that has passed does not count."""

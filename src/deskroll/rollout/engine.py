@@ -32,7 +32,7 @@ from deskroll.rollout.deaths import HEARD_S, Deaths
 from deskroll.rollout.limits import GroupPermit, Limits
 from deskroll.rollout.orders import Order
 from deskroll.rollout.plan import Group, make_plan
-from deskroll.rollout.retry import Retries, Verdict, acquit, is_evidence, judge
+from deskroll.rollout.retry import Retries, Verdict, acquit, doubt, is_evidence, judge
 from deskroll.rollout.tally import Tally
 from deskroll.store import RunStore
 from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed, Started
@@ -218,8 +218,9 @@ class Engine:
             try:
                 await asyncio.sleep(HEARD_S)  # whoever held another one may not have said so yet
             except asyncio.CancelledError:  # the run ends: nobody judges it, but what it has spent counts
+                known = doubt(acquit(episode, self.deaths.beside(episode.desktop)))
                 with contextlib.suppress(StoreError):
-                    self._store.write(Failed(episode=episode, epoch=self._store.epoch))
+                    self._store.write(Failed(episode=known, epoch=self._store.epoch))
                 raise
         return acquit(episode, self.deaths.beside(episode.desktop))
 
@@ -281,8 +282,8 @@ class Engine:
 
     async def _end_under_way(self, order: Order, run: asyncio.Future[Episode | None]) -> Episode | None:
         """The run ends under an attempt: have it end, so that it is known what it has spent; not for long."""
-        if not run.done() and not self._ended_now and not self._store.failed.done():
-            self._backend.stop(order.key, order.attempt, None)
+        wanted = not run.done() and not self._ended_now and not self._store.failed.done()
+        if wanted and self._backend.stop(order.key, order.attempt, None):
             await asyncio.wait((run,), timeout=_ENDING_S)
         if run.cancelled() or not run.done() or run.exception() is not None:
             raise asyncio.CancelledError

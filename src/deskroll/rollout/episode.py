@@ -22,6 +22,7 @@ from deskroll.errors import (
     SetupError,
     StoreError,
     boundary,
+    comes_from_outside,
 )
 from deskroll.rollout.cancelled import blaming, from_within, uncancel
 from deskroll.rollout.deadline import turns_within, within
@@ -45,16 +46,18 @@ async def run_episode(live: Live, kit: Kit) -> Episode | None:
         except asyncio.CancelledError:
             if not live.cancelled:  # nobody stopped this attempt: its task itself is being ended
                 raise
-            uncancel()
-            if live.given_back:
-                await notes.discard()
-                return None
-            if not notes.judged:
-                notes.stopped(live.stopped_by)
         except StoreError:
             raise
         except DeskrollError as error:
-            notes.failed(error)
+            if not notes.judged:
+                notes.failed(error)
+        if live.cancelled:
+            uncancel()
+            if not notes.judged:  # then it was stopped, whatever somebody's code made of that
+                if live.given_back:
+                    await notes.discard()
+                    return None
+                notes.stopped(live.stopped_by)
         live.seal()
         return await notes.seal()
     finally:
@@ -94,8 +97,10 @@ async def _turns(live: Live, kit: Kit, env: Env, agent: Agent, observation: Obse
                 with blaming(live, FailureClass.AGENT, "the agent"):
                     decision = _checked(await agent.act(observation))
                     notes.decided(decision)
+                live.check_wanted()
                 live.enter(Phase.ACT)
                 moment = await _step(env, decision, live)
+                live.check_wanted()
                 live.enter(Phase.STORE)
                 notes.step(moment)
                 if decision.gave_up:
@@ -132,7 +137,9 @@ async def _close(env: Env, live: Live, kit: Kit, notes: Notebook) -> None:
         async with within(limit, SetupError, "closing it"):
             with from_within(live):
                 await env.close()
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (plug-ins may fail in any way)
+    except BaseException as error:  # plug-ins may fail in any way
+        if comes_from_outside(error):
+            raise
         why = kit.traces.hide(str(error) if isinstance(error, DeskrollError) else f"{type(error).__name__}: {error}")
         notes.unclosed(error)
         _log.warning("%s: its environment could not be closed: %s", live.order.name, why)

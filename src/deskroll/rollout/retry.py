@@ -91,6 +91,14 @@ def acquit(episode: Episode, others: int) -> Episode:
     return msgspec.structs.replace(episode, failure=failure, score=score)
 
 
+def doubt(episode: Episode) -> Episode:
+    """The attempt, where nobody waited to hear whether other desktops died together with its own: no evidence."""
+    if episode.failure is None or not is_evidence(episode):
+        return episode
+    failure = msgspec.structs.replace(episode.failure, cause=DeathCause.UNKNOWN)
+    return msgspec.structs.replace(episode, failure=failure)
+
+
 def is_infrastructure(episode: Outcome) -> bool:
     """Whether an outcome is unscored for no fault of the agent: what a resume does again."""
     return episode.score.value is None and episode.failure is not None

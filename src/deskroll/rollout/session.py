@@ -63,7 +63,7 @@ class Session:
         self.used_up = ""
         """Which of the run's own limits has stopped it, in words."""
         self._tasks = tasks
-        self._backend = backend
+        self.backend = backend
         self._pool = pool
         self._pool_watch = PoolWatch(pool, engine.deaths, config.pool_wait)
         self._watchdog = Watchdog(backend, config, sink=engine.sink)
@@ -143,7 +143,7 @@ class Session:
 
     def status(self) -> RunStatus:
         """What it does at this moment."""
-        workers = self._backend.workers()
+        workers = self.backend.workers()
         running = self.engine.running
         activities, endpoints = activities_of(workers, running), endpoints_of(workers)
         standing, limits = self.engine.tally.standing(), self.engine.limits

@@ -48,8 +48,12 @@ class Named(Record, frozen=True):
             sample, number = int(found["sample"]), int(found["round"])
             yield cls(task=found["task"], sample=sample, attempt=attempt, phase=found["phase"], round=number)
 
-    def narrowed(self, sample: int | None, attempt: int | None) -> Named:
-        """The same with what was said besides."""
+    def narrowed(self, sample: int | None, attempt: int | None) -> Named | None:
+        """The same with what was said besides; None where that says otherwise."""
+        if None not in (sample, self.sample) and sample != self.sample:
+            return None
+        if None not in (attempt, self.attempt) and attempt != self.attempt:
+            return None
         return msgspec.structs.replace(
             self,
             sample=self.sample if sample is None else sample,
@@ -75,7 +79,8 @@ def find_attempt(
     Without an attempt it is the one that counts, or the `latest` of several.
     """
     run = Run.open(root)
-    key, named = _find(run, [each.narrowed(sample, attempt) for each in Named.readings(text)])
+    readings = [each.narrowed(sample, attempt) for each in Named.readings(text)]
+    key, named = _find(run, [each for each in readings if each is not None])
     number = named.attempt
     if number is None:
         outcome = run.index.episode(key)

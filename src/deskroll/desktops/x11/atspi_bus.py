@@ -75,13 +75,15 @@ class _Bus(MessageBus):
 
     def send_together(self, messages: Sequence[Message]) -> None:
         """Send them in their order. If the connection is found closed, that ends it, as in `send`."""
-        if self._writer is None:  # it was never connected
+        writer = self._writer
+        if writer is None:  # it was never connected
             return
-        sent = self._loop.create_future()
-        self._writer.messages.append((bytearray().join(each._marshall(False) for each in messages), None, sent))
-        self._writer.schedule_write()
-        if sent.done():
-            sent.exception()  # whoever waits learns it from the connection; asyncio would log it as never retrieved
+        was_idle = not writer.messages and writer.buf is None
+        writer.messages.append((bytearray().join(each._marshall(False) for each in messages), None, None))
+        if was_idle:
+            writer.write_callback(remove_writer=False)
+        if writer.fd is not None and (writer.messages or writer.buf is not None):
+            self._loop.add_writer(writer.fd, writer.write_callback)
 
 
 class Connection:

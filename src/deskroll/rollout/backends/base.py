@@ -36,10 +36,10 @@ class Backend(Protocol):
     async def run(self, order: Order) -> Episode | None:
         """Run one attempt to its end; None where it was given back before that."""
 
-    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> bool:
         """End an attempt now: as a failure of the error's class, or because it is not wanted any more.
 
-        `visit`: only if it still is in that phase (`Activity.visit`).
+        `visit`: only if it still is in that phase (`Activity.visit`). Returns whether somebody runs it.
         """
 
     def give_back(self) -> asyncio.Future[int]:

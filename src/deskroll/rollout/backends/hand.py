@@ -30,6 +30,7 @@ from deskroll.rollout.backends.wire import (
     Stop,
     Unwritten,
 )
+from deskroll.rollout.background import lost_part
 from deskroll.rollout.orders import Order, Vitals
 from deskroll.types import Episode, EpisodeKey, Event, Failure
 
@@ -155,6 +156,9 @@ class Hand:
         except msgspec.MsgspecError as error:
             self.kill(f"it said something that cannot be read: {error}")
             self.lose(WorkerLost(f"worker {self.pid} was killed: {self.killed_for}"))
+        except BaseException as error:
+            self.lose(lost_part(f"what listens to worker {self.pid}", error))
+            raise
         finally:
             self._heard_out.set()
             self.lose(WorkerLost(f"worker {self.pid} was let go"))
@@ -236,7 +240,14 @@ class Hand:
             return f"worker {self.pid} closed its socket and did not end"
         if self.killed_for:
             return f"worker {self.pid} was killed: {self.killed_for}"
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"ended with code {code}"
         self.last_words = last_words()
         line = self.last_words.rpartition("\n")[2]
         return f"worker {self.pid} {how}" + (f"; the last line that workers printed: {plain(line)}" if line else "")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # those for real time have no names
+        return f"signal {number}"

@@ -50,9 +50,10 @@ class InlineBackend:
                 raise
             raise WorkerLost(f"the task that ran {order.name} was cancelled from within") from None
 
-    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> bool:
         """End an attempt now."""
         self._require().stop(key, attempt, error, visit)
+        return True
 
     def give_back(self) -> asyncio.Future[int]:
         """Give back what has not begun."""

@@ -19,7 +19,7 @@ from deskroll.rollout.backends.forks import Buried, Forked, Refused, Told, send_
 
 READY_S = 90.0
 """The longest wait for its imports, on a machine under heavy load."""
-_LAST_WORDS = 2000
+_LAST_WORDS, _LONGEST_WORDS = 2000, 20_000
 _BURIED_S = 5.0
 _MOST_WORDS = 16 * 2**20
 
@@ -102,17 +102,17 @@ class Nursery:
     def last_words(self) -> str:
         """The last lines that workers printed."""
         start = max(0, self.printed() - _LAST_WORDS)
-        words = os.pread(self._output.fileno(), _LAST_WORDS, start).decode(errors="replace")
-        whole = words.partition("\n")[2] if start else ""  # the first line may be cut
-        return plain(whole or words, _LAST_WORDS, keep="\n")
+        words = self.words_since(start)
+        return words.partition("\n")[2] or words if start else words  # the first line may be cut
 
     def printed(self) -> int:
         """How many bytes workers have printed."""
         return os.fstat(self._output.fileno()).st_size
 
-    def stacks_since(self, printed: int) -> int:
-        """How many stacks are in what workers have printed since then."""
-        return os.pread(self._output.fileno(), _MOST_WORDS, printed).count(b"Current thread 0x")
+    def words_since(self, printed: int) -> str:
+        """What workers have printed since then; the beginning, where it is much."""
+        words = os.pread(self._output.fileno(), _LONGEST_WORDS, printed).decode(errors="replace")
+        return plain(words, _LONGEST_WORDS, keep="\n")
 
     def forget_words(self) -> None:
         """Keep what workers printed from growing without end."""

@@ -99,23 +99,33 @@ class ProcessBackend:
 
     async def run(self, order: Order) -> Episode | None:
         """Run one attempt: on the worker that has the least to do, or on one of its own; None: it was given back."""
-        if order.isolated:
+        try:
+            if not order.isolated:
+                return await self._run_on(await self._idlest(), order)
             async with self._isolation:
-                if self._giving_back:
-                    return None
-                hand = await self._hired(isolated=True)
-                try:
-                    return await self._run_on(hand, order)
-                finally:
-                    await asyncio.shield(hand.dismiss())
-        return await self._run_on(await self._idlest(), order)
+                return await self._run_alone(order)
+        finally:
+            self._unwanted.pop((order.key, order.attempt), None)
 
-    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
-        """End an attempt now."""
+    async def _run_alone(self, order: Order) -> Episode | None:
+        if self._giving_back:
+            return None
+        if self._broken is not None:
+            raise self._broken
+        hand = await self._hired(isolated=True)
+        try:
+            return await self._run_on(hand, order)
+        finally:
+            await asyncio.shield(hand.dismiss())
+
+    def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> bool:
+        """End an attempt now; whether a worker runs it."""
         if (hand := self._of(key, attempt)) is not None:
             hand.stop(key, attempt, error, visit)
-        elif visit is None:
+            return True
+        if visit is None:
             self._unwanted[key, attempt] = error  # it waits for a worker
+        return False
 
     def give_back(self) -> asyncio.Future[int]:
         """Have every attempt given back that has not begun, whether or not it has a worker yet."""
@@ -238,16 +248,16 @@ class ProcessBackend:
         return not hand.gone and not hand.killed_for and hand.silent_s > allowed
 
     async def _stacks(self, hands: list[Hand]) -> str:
-        """What workers printed last, once these have printed where they stand."""
+        """What workers have printed since these were asked where they stand."""
         before = self._nursery.printed()
         for hand in hands:
             hand.ask_stack()
         for _ in range(int(_STACK_S / _GLANCE_S)):
             await asyncio.sleep(_GLANCE_S)
-            if self._nursery.stacks_since(before) >= len(hands):
+            if len(_HUNG_AT.findall(self._nursery.words_since(before))) >= len(hands):
                 break
         await asyncio.sleep(_GLANCE_S)  # for the rest of the last one
-        return self._nursery.last_words()
+        return self._nursery.words_since(before)
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
@@ -256,7 +266,8 @@ class ProcessBackend:
 
     def _hear_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if task.cancelled() or (error := task.exception()) is None:
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None or (self._closing and task.cancelled()):
             return
         lost = lost_part(task.get_name(), error)
         if self._closing:
