@@ -106,7 +106,7 @@ def test_the_traceback_is_shown(shell: Shell) -> None:
         (["results/good"], "has 2 episodes of sample 0 (task-0, task-1): say which task"),
         (["results/good", "task"], "has 2 episodes of sample 0 (task-0, task-1): say which task"),
         (["results/good", "other"], "has no episode of task 'other', sample 0; tasks: task-0, task-1"),
-        (["results/good", "task-0", "--sample", "7"], "has no episode of task 'task-0', sample 7"),
+        (["results/good", "task-0", "--sample", "7"], "no episode of task 'task-0', sample 7; samples of it: 0"),
         (["results/good", "task-0#3"], "has no attempt 3"),
         (["nowhere", "x"], "nowhere is no run and holds none"),
     ],

@@ -154,22 +154,22 @@ def test_mistakes_in_toml_are_named_with_their_line(write, text: str, message: s
 def test_every_mistake_is_named_at_once(write) -> None:
     lines = _error(write("nam: a\nmode: x\n"), "pool.num_vm=1").splitlines()
     assert [line.split(": ")[:2] for line in lines] == [
-        ["run.yaml:2", "mode"], ["override pool.num_vm", "pool.num_vm"], ["run.yaml:1", "nam"],
+        ["run.yaml:2", "mode"], ["--set pool.num_vm", "there is no such field; did you mean num_vms? allowed"], ["run.yaml:1", "nam"],
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("pool.num_vm=3", "override pool.num_vm: pool.num_vm: there is no such field; did you mean num_vms? allowed: num_vms, provider"),
-        ("pool={num_vm: 3}", "override pool: pool.num_vm: there is no such field; did you mean num_vms?"),
-        ("endpoints=[{}]", "override endpoints: endpoints.0.url: it is required, and missing"),
-        ("name", "override 'name' is no assignment; write it as field.subfield=value"),
-        ("=3", "override '' is no assignment"),
-        ("pool..x=3", "override 'pool..x' is no assignment"),
-        ("name=[1, 2", "override name: the value is no YAML (expected ',' or ']'"),
-        ("name=*.json", "override name: the value is no YAML (expected alphabetic or numeric character"),
-        ("mode.x=1", "override mode.x: mode: input should be 'eval' or 'train'"),
+        ("pool.num_vm=3", "--set pool.num_vm: there is no such field; did you mean num_vms? allowed: num_vms, provider"),
+        ("pool={num_vm: 3}", "--set pool: pool.num_vm: there is no such field; did you mean num_vms?"),
+        ("endpoints=[{}]", "--set endpoints: endpoints.0.url: it is required, and missing"),
+        ("name", "--set name: it gives no value; write it as field.subfield=value"),
+        ("=3", "--set =: it names no setting"),
+        ("pool..x=3", "--set pool..x=: it names no setting"),
+        ("name=[1, 2", "--set name: the value is no YAML (expected ',' or ']'"),
+        ("name=*.json", "--set name: the value is no YAML (expected alphabetic or numeric character"),
+        ("mode.x=1", "--set mode.x: mode: input should be 'eval' or 'train'"),
     ],
 )  # fmt: skip
 def test_mistakes_in_overrides_are_named(override: str, message: str) -> None:
@@ -178,7 +178,7 @@ def test_mistakes_in_overrides_are_named(override: str, message: str) -> None:
 
 def test_a_scalar_has_no_fields_to_override(write) -> None:
     message = _error(write("name: a\n"), "name.x=1")
-    assert message == "override name.x: name is no mapping, so it has no field x; set name as a whole"
+    assert message == "--set name.x: name is no mapping, so it has no field x; set name as a whole"
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:

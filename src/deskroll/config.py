@@ -21,11 +21,11 @@ import yaml
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
-from deskroll.errors import ConfigError
+from deskroll.errors import ConfigError, plain
 
 Model = TypeVar("Model", bound=BaseModel)
-Override = str | tuple[str, object]
-"""`a.b=c`, the value in YAML, or a field and its value as it is."""
+Override = str | tuple[str, object] | tuple[str, object, str]
+"""What `--set` says, `a.b=c`, the value in YAML; or a field, its value as it is and, if need be, the flag for it."""
 Keys = tuple[str, ...]
 """Where a value stands in a document; places in a list are written as numbers."""
 
@@ -91,19 +91,30 @@ class _Document:
     name: str = "settings"
     data: Mapping[str, object] = field(default_factory=dict)
     lines: Mapping[Keys, int] = field(default_factory=dict)
-    overrides: tuple[Keys, ...] = ()
+    overrides: tuple[tuple[Keys, str], ...] = ()
+    """What was laid over it, and how that was given."""
 
     def overridden(self, override: Override) -> _Document:
-        name, value = override if isinstance(override, tuple) else _assignment(override)
+        given = _assignment(override) if isinstance(override, str) else override
+        name, value = given[:2]
+        typed = given[2] if len(given) == 3 else f"--set {name}"
         keys = tuple(name.split("."))
-        return _Document(self.name, _laid_over(self.data, keys, value, name), self.lines, (*self.overrides, keys))
+        data = _laid_over(self.data, keys, value, typed)
+        return _Document(self.name, data, self.lines, (*self.overrides, (keys, typed)))
+
+    def place(self, keys: Keys) -> str:
+        """Where a value was given, and which it is; once, where that is the same."""
+        if keys in (override for override, _ in self.overrides):
+            return self.origin(keys)
+        return ": ".join(filter(None, (self.origin(keys), ".".join(keys))))
 
     def origin(self, keys: Keys) -> str:
-        for override in reversed(self.overrides):
+        """Where a value was given."""
+        for override, typed in reversed(self.overrides):
             # Either it set this place, or it made up a mapping where the model wants something else.
             made_up = keys not in self.lines and bool(keys) and override[: len(keys)] == keys
             if keys[: len(override)] == override or made_up:
-                return f"override {'.'.join(override)}"
+                return typed
         for end in range(len(keys), 0, -1):
             if line := self.lines.get(keys[:end]):
                 return f"{self.name}:{line}"
@@ -114,11 +125,13 @@ def _assignment(override: str) -> tuple[str, object]:
     """What `a.b=c` says."""
     name, separator, text = override.partition("=")
     if not separator or not all(name.strip().split(".")):
-        raise ConfigError(f"override {name.strip()!r} is no assignment; write it as field.subfield=value")
+        typed = f"--set {plain(name.strip())}{separator}".rstrip()
+        what = "it gives no value" if not separator else "it names no setting"
+        raise ConfigError(f"{typed}: {what}; write it as field.subfield=value")
     try:
         return name.strip(), yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"override {name}: the value is no YAML ({_yaml_problem(error)}); quote it") from None
+        raise ConfigError(f"--set {name.strip()}: the value is no YAML ({_yaml_problem(error)}); quote it") from None
 
 
 def _refuse_halves(document: _Document) -> None:
@@ -134,7 +147,7 @@ def _refuse_halves(document: _Document) -> None:
                 left.extend(((*keys, str(key)), each) for key, each in inner)
         elif isinstance(value, str) and not _is_whole(value):
             raise ConfigError(
-                f"{document.origin(keys)}: {'.'.join(keys)} is {value!a}: a part of it is no UTF-8; rename what it "
+                f"{document.place(keys)}: it is {value!a}: a part of it is no UTF-8; rename what it "
                 "names, or use a locale that knows UTF-8 (LC_ALL=C.UTF-8)"
             )
 
@@ -147,7 +160,7 @@ def _is_whole(text: str) -> bool:
     return True
 
 
-def _laid_over(data: Mapping[str, object], keys: Keys, value: object, name: str) -> dict[str, object]:
+def _laid_over(data: Mapping[str, object], keys: Keys, value: object, typed: str) -> dict[str, object]:
     key, rest = keys[0], keys[1:]
     if not rest:
         return {**data, key: value}
@@ -155,8 +168,8 @@ def _laid_over(data: Mapping[str, object], keys: Keys, value: object, name: str)
     if inner is None:
         inner = {}
     if not isinstance(inner, Mapping):
-        raise ConfigError(f"override {name}: {key} is no mapping, so it has no field {rest[0]}; set {key} as a whole")
-    return {**data, key: _laid_over(inner, rest, value, name)}
+        raise ConfigError(f"{typed}: {key} is no mapping, so it has no field {rest[0]}; set {key} as a whole")
+    return {**data, key: _laid_over(inner, rest, value, typed)}
 
 
 # --- reading files ---------------------------------------------------------------------------------------
@@ -283,8 +296,7 @@ def _mistake(model_cls: type[BaseModel], document: _Document, details: ErrorDeta
     else:
         message = details["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
         problem = message[:1].lower() + message[1:] + _given(_annotations(model_cls, loc), details["input"])
-    field_name = ".".join(keys)
-    return ": ".join(part for part in (document.origin(keys), field_name, problem) if part)
+    return f"{document.place(keys)}: {problem}"
 
 
 def _given(annotations: list[object], value: object) -> str:

@@ -39,7 +39,7 @@ from __future__ import annotations
 import enum
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -208,6 +208,14 @@ class WorkerLost(DeskrollError):
     """The process that ran an episode died or hung."""
 
     failure = FailureClass.WORKER
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """A part of a message: the name that is nearest to one that does not exist; empty where none is near."""
+    import difflib  # noqa: PLC0415  (only where something is wrong)
+
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {plain(close[0])}?" if close else ""
 
 
 def plain(text: str, longest: int = LONGEST_WORD, *, keep: str = "") -> str:

@@ -10,7 +10,6 @@ path that leads nowhere; an import of somebody else's part that fails for any ot
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -18,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 
-from deskroll.errors import InputError, MissingDependency
+from deskroll.errors import InputError, MissingDependency, did_you_mean
 from deskroll.importing import SUFFIX, file_of, import_file, import_module
 
 
@@ -116,7 +115,7 @@ class Registry:
             part = import_module(kind, name, module_name) if by_path else _import_own(kind, entry, module_name)
         for step in attribute.split("."):
             if by_path and not hasattr(part, step):
-                raise InputError(f"{kind} {name!r}: {module_name} has no {attribute}{_near(step, dir(part))}")
+                raise InputError(f"{kind} {name!r}: {module_name} has no {attribute}{did_you_mean(step, dir(part))}")
             part = getattr(part, step)
         return part
 
@@ -150,12 +149,7 @@ def _plug_ins(kind: str) -> list[Entry]:
 def _unknown(kind: str, name: str, names: list[str]) -> str:
     known = f"known: {', '.join(names)}" if names else "none is known"
     paths = "a path package.module:Attribute and a file my_file.py:Attribute work, too"
-    return f"there is no {kind} {name!r}{_near(name, names)}; {known}; {paths}"
-
-
-def _near(name: str, names: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f"there is no {kind} {name!r}{did_you_mean(name, names)}; {known}; {paths}"
 
 
 def _is_path(module_name: str, attribute: str) -> bool:

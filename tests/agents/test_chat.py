@@ -246,7 +246,14 @@ def test_agents_are_chosen_by_name_and_their_options_checked() -> None:
         agent_settings(kind, {"max_images": 0}, "chat")
 
 
-@pytest.mark.parametrize("path", ["deskroll.envs.math:MathEnv", "deskroll.errors:plain", "tests.agents.talk:BEGIN"])
-def test_what_is_no_agent_is_refused(path: str) -> None:
-    with pytest.raises(InputError, match="is no agent: it has no Settings or no act"):
+@pytest.mark.parametrize(
+    ("path", "lacks"),
+    [
+        ("deskroll.envs.math:MathEnv", "it has no act; docs/agents.md"),
+        ("deskroll.errors:plain", r"it has no Settings \(a class made from deskroll.config.Settings\); docs"),
+        ("tests.agents.talk:BEGIN", "it has no act, no Settings"),
+    ],
+)
+def test_what_is_no_agent_is_refused(path: str, lacks: str) -> None:
+    with pytest.raises(InputError, match=f"is no agent: {lacks}"):
         agent_kind(path)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 
 import pytest
+from yarl import URL
 
 from deskroll.errors import FailureClass, ModelError
 from deskroll.models import ContextTooLong, Message, ModelRefused
@@ -268,6 +269,17 @@ async def test_a_refusal_is_final(status: int) -> None:
     assert caught.value.status == status
     assert caught.value.failure is FailureClass.MODEL
     assert sink.kinds() == ["model.failed"]
+
+
+async def test_an_address_without_a_path_may_lack_one() -> None:
+    async with canned(http({"error": {"message": "no such page"}}, 404)) as server:
+        bare = str(URL(server.url).origin())
+        async with client(bare) as model:
+            with pytest.raises(ModelRefused, match=rf"base_url has no path; most servers want one: {bare}/v1\?"):
+                await model.complete(QUESTION)
+        async with client(f"{bare}/v2") as model:
+            with pytest.raises(ModelRefused, match="are the model's name and base_url right"):
+                await model.complete(QUESTION)
 
 
 async def test_a_403_may_be_about_this_request_alone() -> None:

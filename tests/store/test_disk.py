@@ -108,7 +108,7 @@ async def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
         subprocess.run(["mount", "-o", "remount,ro,bind", str(root)], check=True, capture_output=True)
         assert Run.open(root).info.run_id == "run-1"
         for wrong in (RunStore.resume(root), RunStore.create(root / "sub", info())):
-            with pytest.raises(StoreError, match=rf"cannot .* {root}.*: the file system is mounted read-only: choose"):
+            with pytest.raises(StoreError, match=rf"cannot .* {root}.*: the file system is mounted read-only: remount"):
                 async with wrong:
                     raise AssertionError("nothing can be written")
         with pytest.raises(StoreError, match="mounted read-only"):
@@ -117,6 +117,6 @@ async def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
 
 async def test_a_path_through_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="a file of that name is in the way: choose another"):
+    with pytest.raises(StoreError, match="a file of that name is in the way: move it away, or choose another"):
         async with RunStore.create(tmp_path / "file" / "run", info()):
             raise AssertionError("no folder")

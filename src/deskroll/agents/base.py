@@ -79,14 +79,21 @@ def agent_kind(name: str, registry: Registry | None = None) -> AgentKind:
     """The kind of agent of that name."""
     kind: Any = (registry or Registry()).load("agent", name)
     acts = callable(getattr(kind, "act", None)) if isinstance(kind, type) else callable(kind)
-    options = getattr(kind, "Settings", None)
-    if not (acts and isinstance(options, type) and issubclass(options, Settings)):
+    if not (acts and _has_settings(kind)):
         if callable(getattr(kind, "predict", None)):
             raise InputError(
                 f"{name!r} has a predict, as agents for OSWorld have: --agent adapter --set agent_options.class={name}"
             )
-        raise InputError(f"{name!r} is no agent: it has no Settings or no act; see deskroll.agents.AgentKind")
+        lacks = [] if acts else ["act"]
+        if not _has_settings(kind):
+            lacks.append("Settings (a class made from deskroll.config.Settings)")
+        raise InputError(f"{name!r} is no agent: it has no {', no '.join(lacks)}; docs/agents.md shows a whole one")
     return kind  # type: ignore[no-any-return]
+
+
+def _has_settings(kind: object) -> bool:
+    options = getattr(kind, "Settings", None)
+    return isinstance(options, type) and issubclass(options, Settings)
 
 
 def reads_tree(kind: AgentKind) -> bool:

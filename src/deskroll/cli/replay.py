@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 
 import click
@@ -69,7 +68,7 @@ def replay(  # noqa: PLR0913  (one parameter an option)
     else:
         root = find_run(episode)
         key, number = find_attempt(root, task, sample, attempt)
-    given = (*overrides, *((f"provider={json.dumps(provider)}",) if provider else ()))
+    given = (*overrides, *((("provider", provider, "--provider"),) if provider else ()))
     source = Source.find(root, key, number, given, force=force)
     if not score and not source.has_screens:
         raise InputError(

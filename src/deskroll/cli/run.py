@@ -97,13 +97,16 @@ def run(
     if any("api_key" in each for each in overrides):
         raise click.UsageError("--set api_key: other users see command lines; set OPENAI_API_KEY instead, or use .env")
     load_env(Path.cwd())
+    typed = {each.name: each.opts[0] for each in click.get_current_context().command.params}
     given: list[Override] = [
-        (_FLAGS[name], list(value) if isinstance(value, tuple) else value)
+        (_FLAGS[name], list(value) if isinstance(value, tuple) else value, typed[name])
         for name, value in flags.items()
         if value not in (None, ())
     ]
     if tasks is not None:
-        given.append(("tasks", tasks))
+        given.append(("tasks", tasks, "TASKS"))
+    if flags["run_id"] == "":
+        raise click.UsageError("--run-id is empty: give a name, or leave it out, and the run is called by the time")
     if resume is not None:
         if config_file is not None:
             raise click.UsageError("--resume goes on with the run's own settings; change single ones with --set")

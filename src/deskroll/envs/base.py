@@ -21,6 +21,9 @@ from deskroll.models.base import Model
 from deskroll.registry import Registry
 from deskroll.types import Observation, Phase, Record, Score, StopReason, Task, Tool, ToolRequest
 
+_STATIC = ("desktop_spec", "offered", "check_task", "prepare")
+"""What a class of environments has, besides its settings."""
+
 
 class Moment(Record, frozen=True):
     """What came of one step."""
@@ -123,12 +126,12 @@ class EnvKind(Protocol):
 def env_kind(name: str, registry: Registry | None = None) -> EnvKind:
     """The kind of environment of that name."""
     kind: Any = (registry or Registry()).load("env", name)
-    static = [getattr(kind, name, None) for name in ("desktop_spec", "offered", "check_task", "prepare")]
-    if not (callable(kind) and all(map(callable, static)) and _has_settings(kind)):
-        raise InputError(
-            f"{name!r} is no environment: Settings, desktop_spec, offered, check_task or prepare is missing; "
-            f"see deskroll.envs.EnvKind"
-        )
+    lacks = [each for each in _STATIC if not callable(getattr(kind, each, None))]
+    if not _has_settings(kind):
+        lacks.insert(0, "Settings (a class made from deskroll.config.Settings)")
+    if lacks or not callable(kind):
+        what = f"it has no {', no '.join(lacks)}" if lacks else "it cannot be called"
+        raise InputError(f"{name!r} is no environment: {what}; docs/environments.md shows a whole one")
     return kind  # type: ignore[no-any-return]
 
 

@@ -365,6 +365,8 @@ def _advice(status: int, endpoint: Endpoint, vendor: Vendor, *, unpaid: bool) ->
     if status == 401:
         known = "the key is not accepted" if endpoint.key is not None else "no key is set"
         return f" ({known}: set api_key, or ${vendor.key_variable})"
+    if status == 404 and endpoint.url.path in ("", "/"):
+        return f" (base_url has no path; most servers want one: {endpoint.url.with_query(None) / 'v1'}?)"
     if status == 404:
         return " (are the model's name and base_url right?)"
     if 300 <= status < 400:

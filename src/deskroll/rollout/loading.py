@@ -17,10 +17,11 @@ from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import check_name, choose
 from deskroll.desktops.service import Listen
 from deskroll.envs import EnvKind, env_kind, env_settings, is_judged
-from deskroll.errors import ConfigError, InputError, StoreError, foreign_code, plain
+from deskroll.errors import ConfigError, InputError, StoreError, did_you_mean, foreign_code, plain
 from deskroll.host.home import expand_home
 from deskroll.importing import file_digest, place_file
 from deskroll.models.settings import ModelSettings
+from deskroll.registry import Registry
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import TOKEN_VARIABLE
@@ -167,6 +168,9 @@ def _tasks_own_kind(name: str) -> EnvKind:
     """The kind of environment that a task names: one that was installed, never code by its place."""
     if ":" in name:
         raise InputError(f"env is {name!r}: tasks are data, and name no code; name it with --env")
+    known = [entry.name for entry in Registry().entries("env")]
+    if name not in known:
+        raise InputError(f"env is {plain(name)!r}{did_you_mean(name, known)}; a task may name: {', '.join(known)}")
     return env_kind(name)
 
 

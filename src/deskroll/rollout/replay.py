@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deskroll.config import Override
 from deskroll.errors import InputError, plain
 from deskroll.export.difference import TOLERANCE, Difference, compare
 from deskroll.export.episodes import beginning
@@ -73,7 +74,7 @@ class Source:
 
     @classmethod
     def find(
-        cls, root: str, key: EpisodeKey, attempt: int, overrides: tuple[str, ...] = (), *, force: bool = False
+        cls, root: str, key: EpisodeKey, attempt: int, overrides: tuple[Override, ...] = (), *, force: bool = False
     ) -> Source:
         """An attempt of a run, with the settings and the task that it was made with; `InputError` where that fails."""
         run = Run.open(root)

@@ -105,9 +105,17 @@ def _find(run: Run, readings: Sequence[Named]) -> tuple[EpisodeKey, Named]:
                 raise InputError(f"run {plain(run.root)} has {len(keys)} episodes{of} {_which(keys)}")
     named = readings[-1]
     of = f"task {plain(named.task)!r}, sample {named.sample or 0}"
+    if samples := _samples(run, readings):
+        raise InputError(f"run {plain(run.root)} has no episode of {of}; samples of it: {_some(samples)}")
     known = sorted({key.task for key in run.index.entries})
     there = f"; tasks: {_some(known)}" if known else ": none was begun"
     raise InputError(f"run {plain(run.root)} has no episode of {of}{there}")
+
+
+def _samples(run: Run, readings: Sequence[Named]) -> list[str]:
+    """Which samples there are of a task that one of the readings names by its whole id."""
+    tasks = {named.task for named in readings}
+    return list(map(str, sorted({key.sample for key in run.index.entries if key.task in tasks})))
 
 
 def _which(keys: list[EpisodeKey]) -> str:

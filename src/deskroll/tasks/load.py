@@ -30,6 +30,12 @@ _INSTRUCTION = ("instruction", "question")
 _SETUP = ("config", "setup")
 _SHARED = ("action_space", "observation_type")
 _ALL = Selection()
+_TASK = "a file for each task, a JSON object with id and question"
+_HOW = {
+    ".jsonl": "one JSON object a line, with id and question",
+    ".json": 'a list of objects with id and question: [{"id": "a", "question": "6*7?", "answer": "42"}]',
+}
+"""How tasks are written, by the suffix of their file; else in a folder."""
 
 
 def load_tasks(path: Path, *, limit: int | None = None, root: Path | None = None, only: Selection = _ALL) -> list[Task]:
@@ -43,7 +49,7 @@ def load_tasks(path: Path, *, limit: int | None = None, root: Path | None = None
         if limit is not None and len(tasks) >= limit and not only:
             break
     if not tasks:
-        raise InputError(f"{path}: there is no task in it; write one JSON object a line, with id and question")
+        raise InputError(f"{path}: there is no task in it; write {_HOW.get(path.suffix.lower(), _TASK)}")
     found = [task for task, _ in tasks.values()]
     return select(found, only, str(path))[:limit] if only else found
 

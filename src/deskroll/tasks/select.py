@@ -5,11 +5,10 @@ Guarantees: a name that fits no task is an `InputError` that says what there is;
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from deskroll.errors import InputError, plain
+from deskroll.errors import InputError, did_you_mean, plain
 from deskroll.tasks.apps import app_of
 from deskroll.types import Record, Task
 
@@ -70,7 +69,9 @@ def find_task(tasks: Iterable[Task], name: str, where: str) -> Task:
             f"{where}: {len(close)} tasks' ids begin with {plain(name)!r}: {_listed(close)}; write more of it"
         )
     if not close:
-        raise InputError(f"{where}: there is no task {plain(name)!r}{_near(name, known)}; there are: {_listed(known)}")
+        raise InputError(
+            f"{where}: there is no task {plain(name)!r}{did_you_mean(name, known)}; there are: {_listed(known)}"
+        )
     return known[close[0]]
 
 
@@ -78,12 +79,9 @@ def _refuse_unknown(what: str, asked: Sequence[str], there: Counter[str], where:
     for name in asked:
         if name not in there:
             shown = ", ".join(f"{plain(each)} ({count})" for each, count in sorted(there.items())) or "none"
-            raise InputError(f"{where}: there is no {what} {plain(name)!r}{_near(name, there)}; there are: {shown}")
-
-
-def _near(name: str, names: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {plain(close[0])}?" if close else ""
+            raise InputError(
+                f"{where}: there is no {what} {plain(name)!r}{did_you_mean(name, there)}; there are: {shown}"
+            )
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -101,7 +101,7 @@ async def test_the_socket_is_ours_alone_and_goes_with_the_service(open_pool: Ope
         dead.bind(str(path))  # left behind: nobody listens
     async with PoolService(pool, Listen.parse(f"unix:{path}")):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        with pytest.raises(InputError, match="already"):
+        with pytest.raises(InputError, match=r"already: run on that one \(--set pool=unix:"):
             async with PoolService(pool, Listen.parse(f"unix:{path}")):
                 pass
     assert not path.exists()

@@ -74,7 +74,10 @@ def _clear(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)  # left by a service that was killed
             return
-    raise InputError(f"a pool is served on unix:{path} already; use it, stop it, or listen somewhere else")
+    raise InputError(
+        f"a pool is served on unix:{path} already: run on that one (--set pool=unix:{path}), stop it, or listen "
+        "somewhere else"
+    )
 
 
 @contextmanager

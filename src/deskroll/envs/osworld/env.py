@@ -17,7 +17,7 @@ import msgspec
 from deskroll.actions import Action, Answer, Done, Fail
 from deskroll.desktops.base import ActionResult, DesktopSpec, Settle, StepResult
 from deskroll.envs.answers import judge_answer
-from deskroll.envs.base import Ending, Means, Moment, is_judged
+from deskroll.envs.base import Ending, Means, Moment
 from deskroll.envs.osworld.evaluate import (
     check_evaluator,
     close_crew,
@@ -155,9 +155,9 @@ class OSWorldEnv:
 
     async def score(self, ending: Ending) -> Score:
         """Judge the desktop's state or, where the task has no evaluator, the answer."""
-        if not is_judged(OSWorldEnv, self._task):
-            return Score(value=None, reason="the task has neither an evaluator nor a reference answer")
         if "func" not in self._task.evaluator:
+            if self._task.answer is None:
+                return Score(value=None, reason="the task has neither an evaluator nor a reference answer")
             return await judge_answer(self._task, ending.answer, self._settings, self._means.judge)
         if self._desktop.simulated and looks_at_desktop(self._task):
             return Score(value=None, reason=_SIMULATED)

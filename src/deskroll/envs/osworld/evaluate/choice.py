@@ -16,7 +16,10 @@ from deskroll.envs.osworld.evaluate.own.named import Function, is_own
 from deskroll.envs.osworld.evaluate.parts import INFEASIBLE, Evaluation, Part
 from deskroll.envs.osworld.evaluate.upstream import names
 from deskroll.envs.osworld.evaluate.upstream.place import find_environment
-from deskroll.errors import InputError
+from deskroll.errors import InputError, did_you_mean
+
+_FIRST = ("exact_match", INFEASIBLE)
+"""Of the evaluators, those that are told first."""
 
 
 class Evaluators(enum.StrEnum):
@@ -67,7 +70,8 @@ def _own(part: Part) -> Judge:
         raise InputError(f"evaluator.result is missing: {part.func} is given what it finds")
     for getter in part.getters:
         if getter.type not in GETTERS:
-            raise InputError(f"there is no getter {getter.type!r} for {part.func}; known: {', '.join(GETTERS)}")
+            near = did_you_mean(getter.type, GETTERS)
+            raise InputError(f"there is no getter {getter.type!r} for {part.func}{near}; known: {', '.join(GETTERS)}")
     return Judge.OWN
 
 
@@ -77,15 +81,15 @@ def _named(part: Part) -> str:
 
 def _unknown(part: Part) -> str:
     if part.func not in METRICS and part.func not in names.METRICS:
-        return (
-            f"there is no evaluator {part.func!r}; known: {_known(('exact_match', INFEASIBLE), METRICS, names.METRICS)}"
-        )
+        return f"there is no evaluator {part.func!r}{_known(part.func, (*_FIRST, *METRICS), names.METRICS)}"
     for getter in part.getters:
         if getter.type not in GETTERS and getter.type not in names.GETTERS:
-            return f"there is no getter {getter.type!r}; known: {_known((), GETTERS, names.GETTERS)}"
+            return f"there is no getter {getter.type!r}{_known(getter.type, GETTERS, names.GETTERS)}"
     return f"{_named(part)}: some of this is ours and some is OSWorld's own, and they do not go together"
 
 
-def _known(first: Sequence[str], ours: Iterable[str], theirs: Iterable[str]) -> str:
-    shown = list(dict.fromkeys([*first, *ours]))
-    return f"{', '.join(shown)}, and {len(set(theirs) - set(shown))} of OSWorld's own"
+def _known(name: str, ours: Iterable[str], theirs: Iterable[str]) -> str:
+    shown = list(dict.fromkeys(ours))
+    others = set(theirs) - set(shown)
+    near = did_you_mean(name, [*shown, *sorted(others)])
+    return f"{near}; known: {', '.join(shown)}, and {len(others)} of OSWorld's own"

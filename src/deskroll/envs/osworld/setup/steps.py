@@ -22,7 +22,7 @@ from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import accounts, commands, downloads, drive, history, login, tabs, windows
 from deskroll.envs.osworld.setup import records as told
 from deskroll.envs.osworld.setup.around import Around, Took
-from deskroll.errors import CommandTimeout, GuestError, InputError, SetupError, plain
+from deskroll.errors import CommandTimeout, GuestError, InputError, SetupError, did_you_mean, plain
 from deskroll.types import Record, Task
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def check_steps(task: Task, settings: OSWorldSettings | None = None) -> None:
     for where, step in _steps(task):
         kind = str(step.get("type"))
         if kind not in STEPS:
-            raise InputError(f"{where}.type is {plain(kind, 80)!r}; there is no such step; known: {', '.join(STEPS)}")
+            raise InputError(f"{where}.type is {plain(kind, 80)!r}; {_no_step(kind)}")
         try:
             told.read(step.get("parameters", {}), STEPS[kind][0])
         except msgspec.ValidationError as error:
@@ -68,6 +68,10 @@ def check_steps(task: Task, settings: OSWorldSettings | None = None) -> None:
                 accounts.check(kind, settings)
             except SetupError as error:
                 raise InputError(f"{where} ({kind}): {error}") from None
+
+
+def _no_step(kind: str) -> str:
+    return f"there is no such step{did_you_mean(kind, STEPS)}; known: {', '.join(STEPS)}"
 
 
 def bundled_files(task: Task, folder: Path) -> Iterator[Path]:
@@ -119,7 +123,7 @@ async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, around: 
         kind = str(step.get("type"))
         where = f"task {around.task_id!r}, set-up step {n} ({plain(kind, 80)})"
         if kind not in STEPS:
-            raise SetupError(f"{where}: there is no such step; known: {', '.join(STEPS)}")
+            raise SetupError(f"{where}: {_no_step(kind)}")
         record, act = STEPS[kind]
         try:
             given = told.read(step.get("parameters", {}), record)
