@@ -23,3 +23,11 @@ def test_neither_pictures_nor_mark_up_are_read_into_a_text() -> None:
     with LogLines(console):
         logging.getLogger("deskroll.test").warning("%s", ODD)
     assert [line.count(ODD) for line in out.getvalue().splitlines()] == [1, 1, 1, 1]
+
+
+def test_lines_end_where_their_text_ends() -> None:
+    out = io.StringIO()
+    table = Table.grid(expand=True)
+    table.add_row("a", "b")
+    PlainConsole(file=out, width=200).print(table, "c  ", sep="\n")
+    assert [len(line) for line in out.getvalue().splitlines()] == [101, 1]

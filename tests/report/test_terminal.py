@@ -61,13 +61,54 @@ def test_what_was_found_stands_beside_what_was_expected(width: int) -> None:
     scores = {"note": told, "right": right, "empty": nothing, "by-hand": Score(value=0.0, reason="made by hand")}
     summary = summarise(4, [msgspec.structs.replace(episode(task), score=each) for task, each in scores.items()])
     assert [(each.task, each.found, each.expected) for each in summary.missed] == [
-        ("empty", None, "7"), ("note", told.found, told.expected),
+        ("by-hand", None, None), ("empty", None, "7"), ("note", told.found, told.expected),
     ]  # fmt: skip
     text = printed(terminal.report("r", "finished", summary, width), width)
     assert "It says 41." in text
     assert "It says 42." in text
     assert re.search(r"^empty .*nothing", text, re.MULTILINE)
     assert "\x1b" not in text
+    assert ("made by hand" in text) == (width == 200)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_what_only_the_evaluator_knows_is_told(width: int) -> None:
+    half = Score(value=0.5, reason="half way there", found="hi")
+    summary = summarise(1, [msgspec.structs.replace(episode("note"), score=half)])
+    text = printed(terminal.report("r", "finished", summary, width), width)
+    assert "EXPECTED" not in text
+    assert not re.search(r"^note .*nothing", text, re.MULTILINE)
+    assert ("half way there" in text) == (width > 40)
+    alone = summarise(1, [msgspec.structs.replace(episode("note"), score=Score(value=0.5, reason="half way there"))])
+    text = printed(terminal.report("r", "finished", alone, width), width)
+    assert re.search(r"half way +there|half way there", text.replace("\n", " "))
+
+
+@pytest.mark.parametrize(
+    ("width", "intervals", "attempted"), [(200, True, True), (60, False, True), (30, False, False)]
+)
+def test_only_what_is_shown_is_explained(full_run: Path, width: int, intervals: bool, attempted: bool) -> None:
+    summary = Results.read(full_run).summary()
+    text = " ".join(printed(terminal.report("r", "finished", summary, width), width).split())
+    assert ("In brackets: 95% intervals." in text) == intervals
+    assert ("Over attempted: what" in text) == attempted
+    assert "Over scored: it is left out." in text
+
+
+def test_what_is_long_goes_on_below_itself(full_run: Path) -> None:
+    text = printed(terminal.report("r", "finished", Results.read(full_run).summary(), 40), 40)
+    totals = text[text.index("stopped by") :].splitlines()
+    labels = [line[:12].strip() for line in totals]
+    assert [label for label in labels if label] == ["stopped by", "time", "model", "cost", "steps", "desktops"]
+
+
+def test_a_moment_says_nothing_about_the_speed() -> None:
+    used = Usage(calls=1)
+    alone = summarise(1, [episode(usage=used)])
+    two = msgspec.structs.replace(summarise(2, [episode("a"), episode("b")]), wall_s=30.0, episodes_per_minute=4.0)
+    assert words.speed(msgspec.structs.replace(alone, wall_s=0.018, episodes_per_minute=3348.9)) == ""
+    assert words.speed(two) == "4.0 episodes a minute"
+    assert words.speed(msgspec.structs.replace(two, wall_s=0.5)) == ""
 
 
 def test_a_failure_is_told_with_an_example_and_a_missing_score_with_its_reason() -> None:
@@ -103,7 +144,7 @@ def test_money(usd: float, unknown: int, calls: int, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0, "0 s"), (0.0004, "0 s"), (0.0006, "1 ms"), (0.25, "250 ms"), (3.44, "3.4 s"), (310, "5 min 10 s")],
+    [(0, "0 s"), (0.0004, "<1 ms"), (0.0006, "1 ms"), (0.25, "250 ms"), (3.44, "3.4 s"), (310, "5 min 10 s")],
 )
 def test_durations(seconds: float, shown: str) -> None:
     assert words.duration(seconds) == shown

@@ -26,8 +26,12 @@ from deskroll.types import Phase
 
 _log = logging.getLogger(__name__)
 _REFRESH_S = 0.5
-_PHASES = {Phase.PERMIT: "waits for a permit", Phase.DESKTOP: "waits for a desktop"}
-_WAITING = {"permit": "wait for a permit", "desktop": "wait for a desktop"}
+_PHASES = {
+    Phase.PERMIT: "waits for a permit",
+    Phase.DESKTOP: "waits for a desktop",
+    Phase.MODEL: "agent decides",
+}
+_WAITING = {"permit": "wait for a permit", "desktop": "wait for a desktop", "model": "decide"}
 """Phases whose names alone would mislead."""
 _UNHEARD = "not heard of yet"
 """Attempts that were ordered, and whose workers have not told of them yet."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import IO
+from typing import IO, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 _ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Control characters but for line ends and tabs, and those that turn the direction of writing."""
+_FILLED = re.compile(" +$", re.MULTILINE)
 
 
 class PlainConsole(Console):
@@ -26,6 +27,16 @@ class PlainConsole(Console):
         self, *, file: IO[str] | None = None, stderr: bool = False, width: int | None = None, highlight: bool = True
     ) -> None:
         super().__init__(file=file, stderr=stderr, width=width, highlight=highlight, markup=False, emoji=False)
+
+    def print(self, *objects: Any, **settings: Any) -> None:
+        """Print; where no terminal is, without the blanks that fill tables up to its width."""
+        if self.is_terminal:
+            super().print(*objects, **settings)
+            return
+        with self.capture() as captured:
+            super().print(*objects, **settings)
+        self.file.write(_FILLED.sub("", captured.get()))
+        self.file.flush()
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """What is printed, a space for each such character."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from deskroll.errors import plain
+from deskroll.report import words
 from deskroll.report.outcome import Outcome, outcome_of, score_of
 from deskroll.report.stats import NO_DOMAIN
 from deskroll.report.summary import Summary
@@ -63,7 +64,8 @@ def _outcomes(summary: Summary, episodes: Iterable[Episode]) -> Bars:
 def _phases(summary: Summary) -> Bars:
     rows = summary.consumption.phases
     return Bars(
-        labels=[plain(row.phase, 30) for row in rows], parts={"mean": [round(row.seconds.mean, 3) for row in rows]}
+        labels=[plain(words.stage(row.phase), 30) for row in rows],
+        parts={"mean": [round(row.seconds.mean, 3) for row in rows]},
     )
 
 

@@ -19,7 +19,7 @@ from deskroll.report.outcome import NO_SCORE, by_group, by_task, score_of, unsco
 from deskroll.report.passk import pass_at_k
 from deskroll.report.summary import Estimate, FailureCount, Method, Missed, Summary, Tally
 from deskroll.report.words import counted
-from deskroll.types import SUCCESS, Episode, Record
+from deskroll.types import SUCCESS, Episode, Record, Score
 
 NO_DOMAIN = "(none)"
 """The name of the row of tasks without a domain."""
@@ -184,7 +184,7 @@ def _no_score(outcomes: Iterable[Episode]) -> dict[str, int]:
 
 
 def _missed(outcomes: Iterable[Episode]) -> list[Missed]:
-    told = (each for each in outcomes if (each.score.found, each.score.expected) != (None, None))
+    told = (each for each in outcomes if each.failure is None or _is_compared(each.score))
     scored = ((each, score) for each in told if (score := score_of(each)) is not None and score < SUCCESS)
     first = heapq.nsmallest(_MOST_MISSED, scored, key=lambda pair: pair[0].key)
     return [
@@ -194,6 +194,10 @@ def _missed(outcomes: Iterable[Episode]) -> list[Missed]:
         )
         for each, score in first
     ]  # fmt: skip
+
+
+def _is_compared(score: Score) -> bool:
+    return (score.found, score.expected) != (None, None)
 
 
 def _notes(overall: Tally, whole: bool) -> Iterable[str]:

@@ -151,7 +151,7 @@ class Summary(Record, frozen=True):
     no_score: dict[str, int]
     """Why outcomes have no score though nothing failed, the most frequent reasons first."""
     missed: tuple[Missed, ...]
-    """Episodes without full score of which it is known what was found or expected, the first ones."""
+    """Episodes without full score of which it is known why, the first ones; failures are told elsewhere."""
     retried: int
     """Attempts that failed and were tried again."""
     stopped: int

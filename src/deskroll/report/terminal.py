@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import io
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -27,11 +27,16 @@ LONGEST_LIST = 40
 """Differing tasks that are shown; the file holds them all."""
 _NO_TERMINAL = 200
 """Columns where no terminal folds lines: programs want them whole."""
+_READABLE = 30
+"""Columns that a text needs to be worth a column of its own, beside others."""
 _PLAIN = {"–": "-", "…": "...", "’": "'", "·": "-"}
 """What stands for signs of ours where they cannot be written."""
-_DENOMINATORS = (
-    "Over attempted: what was not scored counts as no success. Over scored: it is left out. In brackets: 95% intervals."
-)
+_EXPLAINED = {
+    "OVER ATTEMPTED": "Over attempted: what was not scored counts as no success.",
+    "OVER SCORED": "Over scored: it is left out.",
+    "(": "In brackets: 95% intervals.",
+}
+"""What columns, and brackets in them, mean."""
 _BY_CHANCE = "By chance: what independent episodes with one rate would scatter; runs over the same tasks scatter less."
 _COLOURS = {Change.BETTER: "green", Change.WORSE: "red"}
 _TESTS = {
@@ -62,14 +67,13 @@ def report(name: str, state: str, summary: Summary, width: int) -> Group:
         *(Text(note, style="dim") for note in summary.notes),
         *(Text(f"No score for {count:,}: {plain(why)}", style="dim") for why, count in summary.no_score.items()),
         Text(),
-        _outcomes(summary, width),
-        Text(_DENOMINATORS, style="dim"),
+        *_explained(_outcomes(summary, width)),
     ]
     tables = (_pass_at_k(summary, width), _missed(summary, width), _failures(summary, width), _phases(summary, width))
     for table in tables:
         if table is not None:
             parts += [Text(), table]
-    return Group(*parts, Text(), *_totals(summary))
+    return Group(*parts, Text(), _totals(summary))
 
 
 def repeated(found: Repeats, width: int) -> Group:
@@ -79,7 +83,7 @@ def repeated(found: Repeats, width: int) -> Group:
     if several:
         rows.append(("total", found.total))
     table = _tallies("RUN", rows, width, bold=several)
-    parts: list[RenderableType] = [table, Text(_DENOMINATORS, style="dim")]
+    parts: list[RenderableType] = [*_explained(table)]
     parts += [Text(note, style="yellow") for note in found.notes]
     if several:
         parts += [Text(), _scatter(found, width), Text(_BY_CHANCE, style="dim")]
@@ -175,6 +179,15 @@ def _tallies(name: str, rows: Sequence[tuple[str, Tally]], width: int, *, bold: 
     )
 
 
+def _explained(table: Table) -> Iterable[RenderableType]:
+    """A table of tallies, and what is in it: of a narrow one, no more than it shows."""
+    heads = [str(column.header).replace("\n", " ") for column in table.columns]
+    rates = "".join(str(cell) for column in table.columns for cell in column.cells if "OVER " in str(column.header))
+    said = (text for sign, text in _EXPLAINED.items() if sign in (rates if sign == "(" else heads))
+    yield table
+    yield Text(" ".join(said), style="dim")
+
+
 def _attempted(part: Tally) -> str:
     of = f"/{part.planned:,}" if part.planned not in (None, part.attempted) else ""
     return f"{part.attempted:,}{of}"
@@ -199,7 +212,7 @@ def _left_out(number: int) -> str:
 
 
 def _missed(summary: Summary, width: int) -> Table | None:
-    """What was found beside what was expected, where they differ; each as wide as there is room."""
+    """What was found beside what was expected, and what the evaluator says; each as wide as there is room."""
     rows = summary.missed
     if not rows:
         return None
@@ -207,13 +220,24 @@ def _missed(summary: Summary, width: int) -> Table | None:
         Column("NO SUCCESS", [Text(plain(row.task, 40)) for row in rows], text=True),
         Column("SCORE", [words.number(row.score) for row in rows]),
     ]
-    room = (width - sum(column.widest + GAP for column in columns)) // 2 - GAP - len(" ...")
-    texts = [
-        Column(name, [Text(plain(text if text is not None else "nothing", min(max(room, 12), 80))) for text in shown],
-               text=True)
-        for name, shown in (("FOUND", [row.found for row in rows]), ("EXPECTED", [row.expected for row in rows]))
-    ]  # fmt: skip
-    return fitting(width, *narrowing([*columns, *texts], "SCORE", "EXPECTED"))
+    texts = {
+        "FOUND": [("nothing" if row.expected else "") if row.found is None else row.found for row in rows],
+        "EXPECTED": [row.expected or "" for row in rows],
+        "WHY": [row.reason for row in rows],
+    }
+    shown = [name for name, cells in texts.items() if any(cells)]
+    room = width - sum(column.widest + GAP for column in columns)
+    whole = _cut(texts, shown, room)
+    if len(shown) == 1 or room >= len(shown) * _READABLE:
+        return fitting(width, *narrowing([*columns, *whole], "SCORE"))
+    compared = _cut(texts, [name for name in shown if name != "WHY"], room)
+    return fitting(width, *narrowing([*columns, *compared], "SCORE", "EXPECTED"))
+
+
+def _cut(texts: Mapping[str, Sequence[str]], names: Sequence[str], room: int) -> list[Column]:
+    """Columns of texts that share so much room."""
+    each = min(max(room // len(names) - GAP - len(" ..."), 12), 80)
+    return [Column(name, [Text(plain(cell, each)) for cell in texts[name]], text=True) for name in names]
 
 
 def _failures(summary: Summary, width: int) -> Table | None:
@@ -237,7 +261,7 @@ def _phases(summary: Summary, width: int) -> Table | None:
     if not rows:
         return None
     columns = [
-        Column("TIME", [Text(plain(row.phase, 30)) for row in rows], text=True),
+        Column("TIME", [Text(plain(words.stage(row.phase), 30)) for row in rows], text=True),
         Column("SHARE", [words.percent(row.share) for row in rows]),
         Column("TOTAL", [words.duration(row.seconds.total) for row in rows]),
         Column("MEAN", [words.duration(row.seconds.mean) for row in rows]),
@@ -247,21 +271,27 @@ def _phases(summary: Summary, width: int) -> Table | None:
     return fitting(width, *narrowing(columns, "P50", "TOTAL", "P95", "MEAN"))
 
 
-def _totals(summary: Summary) -> Iterable[Text]:
+def _totals(summary: Summary) -> Table:
     used = summary.consumption
-    speed = f", {words.number(summary.episodes_per_minute, 1)} episodes a minute" if summary.episodes_per_minute else ""
+    speed = f", {each}" if (each := words.speed(summary)) else ""
     stopped = f", {summary.stopped:,} stopped with the run" if summary.stopped else ""
     attempts = f"{words.counted(used.attempts, 'attempt')} ({summary.retried:,} retried{stopped})"
-    yield _line("stopped by", words.listed(summary.stops) or "nothing yet")
-    yield _line("time", f"{words.duration(summary.wall_s)} under way{speed}; {attempts}")
-    yield _line("model", f"{words.counted(used.model_calls, 'call')}, {words.tokens(used.prompt_tokens)} tokens in, "
-                         f"{words.tokens(used.completion_tokens)} out")  # fmt: skip
-    yield _line("cost", words.money(used.cost_usd, used.cost_unknown, used.model_calls))
-    yield _line(
-        "steps", f"{used.steps.total:,.0f} in all; an attempt: mean {used.steps.mean:.1f}, p95 {used.steps.p95:.0f}"
-    )
-    if used.desktops:
-        yield _line("desktops", f"{used.desktops:,}")
+    lines = {
+        "stopped by": words.listed(summary.stops) or "nothing yet",
+        "time": f"{words.duration(summary.wall_s)} under way{speed}; {attempts}",
+        "model": f"{words.counted(used.model_calls, 'call')}, {words.tokens(used.prompt_tokens)} tokens in, "
+        f"{words.tokens(used.completion_tokens)} out",
+        "cost": words.money(used.cost_usd, used.cost_unknown, used.model_calls),
+        "steps": f"{used.steps.total:,.0f} in all; an attempt: mean {used.steps.mean:.1f}, p95 {used.steps.p95:.0f}",
+        "desktops": f"{used.desktops:,}" if used.desktops else "",
+    }
+    table = Table.grid(padding=(0, GAP, 0, 0))
+    table.add_column(style="dim", no_wrap=True, width=10)
+    table.add_column(overflow="fold")
+    for label, text in lines.items():
+        if text:
+            table.add_row(label, Text(text))
+    return table
 
 
 def _scatter(found: Repeats, width: int) -> Table:
@@ -276,7 +306,3 @@ def _scatter(found: Repeats, width: int) -> Table:
     ]
     variants = narrowing(columns, "LOWEST", "HIGHEST", "MEAN", "BY CHANCE")
     return fitting(width, columns, without(columns, "LOWEST", "HIGHEST"), *variants[3:])
-
-
-def _line(label: str, text: str) -> Text:
-    return Text.assemble((f"{label:<12}", "dim"), text)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
-from deskroll.report.summary import Estimate
+from deskroll.report.summary import Estimate, Summary
+from deskroll.types import Phase
 
 NOTHING = "–"
 """Stands where there is no number."""
+_STAGES = {str(Phase.MODEL): "agent, model"}
 
 
 def percent(share: float | None) -> str:
@@ -40,9 +42,11 @@ def score(estimate: Estimate) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time: 12 ms, 3.4 s, 5 min 10 s, 2 h 5 min."""
-    if seconds < 0.0005:
+    """A time: <1 ms, 12 ms, 3.4 s, 5 min 10 s, 2 h 5 min."""
+    if seconds <= 0:
         return "0 s"
+    if seconds < 0.0005:
+        return "<1 ms"
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
@@ -71,6 +75,18 @@ def money(usd: float, unknown: int, calls: int) -> str:
         return known
     of = counted(unknown, "attempt")
     return f"{known}, and {of} of unknown cost" if usd else f"unknown for {of}"
+
+
+def speed(summary: Summary) -> str:
+    """How many episodes a minute; empty where a single one, or a moment, says nothing about that."""
+    if summary.episodes_per_minute is None or summary.overall.attempted < 2 or summary.wall_s < 1:
+        return ""
+    return f"{number(summary.episodes_per_minute, 1)} episodes a minute"
+
+
+def stage(phase: str) -> str:
+    """What the time of a phase was spent on: an agent's own time and that of the model it asks are one phase."""
+    return _STAGES.get(phase, phase)
 
 
 def counted(count: int, noun: str) -> str:

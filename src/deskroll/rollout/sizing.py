@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deskroll.desktops.base import Capabilities
+from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.loading import unjudged
 from deskroll.types import Record, Task
@@ -93,7 +94,7 @@ def _advice(
     available: float,
     capabilities: Capabilities | None,
 ) -> list[str]:
-    shown = f"{episodes} episodes" if episodes != 1 else "1 episode"
+    shown = counted(episodes, "episode")
     lines = []
     if blind := unjudged(config, tasks):
         lines.append(blind)

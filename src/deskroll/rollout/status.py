@@ -9,6 +9,7 @@ import msgspec
 from deskroll.desktops.pool import PoolStatus
 from deskroll.desktops.pool.meter import NOTHING_LIMITS
 from deskroll.models.base import EndpointLoad
+from deskroll.report.words import counted
 from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.orders import Activity
 from deskroll.rollout.tally import Standing
@@ -136,9 +137,8 @@ def attention(
             since = "yet" if load.since_answer_s is None else f"for {load.since_answer_s:.0f} s"
             lines.append(f"model server {load.url} has given no usable answer {since}, {load.failures} failed{error}")
         elif silent > after:
-            lines.append(
-                f"model server {load.url} has been silent for {silent:.0f} s, {load.in_flight} requests wait{error}"
-            )
+            wait = f"{counted(load.in_flight, 'request')} {'waits' if load.in_flight == 1 else 'wait'}"
+            lines.append(f"model server {load.url} has been silent for {silent:.0f} s, {wait}{error}")
     lines.extend(
         f"{worker.name} (pid {worker.pid}) has said nothing for {worker.silent_s:.0f} s"
         for worker in workers

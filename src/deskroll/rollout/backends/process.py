@@ -19,6 +19,7 @@ from collections.abc import Coroutine
 import msgspec
 
 from deskroll.errors import BackendLost, DeskrollError, WorkerLost, plain
+from deskroll.report.words import counted
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.hand import Hand
 from deskroll.rollout.backends.nursery import READY_S, Nursery
@@ -187,7 +188,7 @@ class ProcessBackend:
         if hand.broken is not None:
             await self._give_up(hand.broken)
             return
-        _log.warning("%s; %d of its episodes run again", hand.gone, hand.lost)
+        _log.warning("%s; %s to be run again", hand.gone, counted(hand.lost, "episode"))
         self._sink.emit(Event(kind="worker.lost", subject=str(hand.pid), data={"reason": hand.gone}))
         # One that dies as soon as it is started must not be started as fast as that.
         await asyncio.sleep(max(0.0, _LOOK_S - (time.monotonic() - started)))
