@@ -15,12 +15,14 @@ from urllib.parse import unquote
 import pytest
 from PIL import Image
 
-from deskroll.errors import InputError
+from deskroll.errors import FailureClass, InputError
+from deskroll.report import summarise
 from deskroll.report.html import render, write_html
 from deskroll.report.results import Results
 from deskroll.report.screens import WIDTH, Pictures, Screens
 from deskroll.store import RunInfo, RunStore
 from tests.browser import ask_page, needs_chromium
+from tests.report.episodes import episode
 
 
 class Page(html.parser.HTMLParser):
@@ -250,6 +252,13 @@ def test_marks_are_where_the_actions_went(full_run: Path) -> None:
     assert view["steps"][1]["marks"] == []
 
 
+def test_a_domain_without_scores_has_one_dash_for_its_rate(full_run: Path) -> None:
+    unscored = summarise(1, [episode("a", None, failure=FailureClass.DESKTOP)])
+    page = render(Results.read(full_run), unscored, Screens.NONE)
+    assert re.search(r'<td class="rate">–(?! <span)', page)
+    assert not re.search(r'–\s*<span class="dim">–', page)
+
+
 def test_what_was_said_is_on_a_page_of_few_episodes(hostile_run: Path, full_run: Path) -> None:
     said = views(page_of(hostile_run)[1])[0]["conversation"]
     assert said[0]["role"] == "user"
@@ -319,9 +328,19 @@ def test_nothing_is_cut_off_and_no_word_is_broken(full_run: Path, tmp_path: Path
         " return new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size > 1; })"
         ".map((word) => word[0])))"
     )
-    wide, words = ask_page(file, ["document.documentElement.scrollWidth", broken], tmp_path, width=width)
+    # Columns that are shown, and where the last of them ends, within the table's frame.
+    rates = (
+        "(() => { const frame = document.querySelector('.scroll').getBoundingClientRect();"
+        " const heads = [...document.querySelectorAll('.scroll thead th')].filter((each) => each.offsetWidth);"
+        " return [heads.map((each) => each.textContent),"
+        " heads.at(-1).getBoundingClientRect().right <= frame.right]; })()"
+    )
+    asked = ["document.documentElement.scrollWidth", broken, rates]
+    wide, words, (heads, fits) = ask_page(file, asked, tmp_path, width=width)
     assert wide <= width
     assert words == []
+    assert {"Successes", "Over attempted", "Over scored"} <= set(heads)
+    assert fits
 
 
 def test_without_pillow_screens_are_taken_as_they_are() -> None:

@@ -49,14 +49,16 @@ class MemoryWatch:
     def cause_of_kills(self) -> DeathCause | None:
         """Where the cause of the recent kills lies; None: there were none."""
         now = self._count()
-        kills = now.kills - self._looks[1].kills
-        if kills <= 0:
+        if now.kills <= self._looks[1].kills:
             return None
         if not self._knows_why:
             return DeathCause.UNKNOWN
-        # From one look earlier: the want comes before its kill, and a look may fall between the two.
-        above = now.full_above - self._looks[0].full_above
-        own = now.full - self._looks[0].full - above
+        # From one look earlier: the want comes before its kill, and a look may fall between the two. The kills are
+        # counted from there, too: a want whose own kill is over explains no other.
+        since = self._looks[0]
+        kills = now.kills - since.kills
+        above = now.full_above - since.full_above
+        own = now.full - since.full - above
         if own <= 0:
             return DeathCause.OUTSIDE
         return DeathCause.INSIDE if own >= kills and not above else DeathCause.UNKNOWN
