@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from deskroll.cli.completing import complete_run
 from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError, plain
 from deskroll.host.home import expand_home
@@ -24,7 +25,7 @@ _FILE = LocalPath(dir_okay=False)
     epilog="\b\nExamples:\n  deskroll report results\n"
     "  deskroll report results/my-run --html report.html --csv episodes.csv"
 )
-@click.argument("run")
+@click.argument("run", shell_complete=complete_run)
 @_json
 @click.option(
     "--csv", "csv_file", type=_FILE,
@@ -74,7 +75,7 @@ def report(run: str, as_json: bool, csv_file: Path | None, html_file: Path | Non
 
 
 @click.command(epilog="\b\nExample:\n  deskroll stats results/repeat-*")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_run)
 @_json
 def stats(runs: tuple[str, ...], as_json: bool) -> None:
     """Put runs beside each other: each success rate, all together, and how far they scatter.
@@ -95,8 +96,8 @@ def stats(runs: tuple[str, ...], as_json: bool) -> None:
 
 
 @click.command(epilog="\b\nExample:\n  deskroll compare results/old-model results/new-model --out differing.csv")
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", shell_complete=complete_run)
+@click.argument("b", shell_complete=complete_run)
 @_json
 @click.option(
     "--out", default=None, metavar="FILE",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskroll.cli.completing import complete_part, complete_run
 from deskroll.cli.places import LocalPath
 
 if TYPE_CHECKING:
@@ -45,9 +46,13 @@ _FLAGS = {
 )
 @click.argument("tasks", required=False)
 @click.option("--config", "config_file", type=LocalPath(), help="Settings, as YAML or TOML.")
-@click.option("--env", help="The environment: osworld (default), math, py, web, rag, or your own: FILE.py:CLASS.")
+@click.option(
+    "--env", shell_complete=complete_part("env"),
+    help="The environment: osworld (default), math, py, web, rag, or your own: FILE.py:CLASS.",
+)  # fmt: skip
 @click.option(
     "--agent",
+    shell_complete=complete_part("agent"),
     help="The agent: chat (default), uitars, qwen, claude, prompt, oracle, noop, random, adapter, or your own: "
     "FILE.py:CLASS.",
 )
@@ -56,7 +61,10 @@ _FLAGS = {
 @click.option("--num-rollouts", type=int, help="The most episodes in flight. Default: 5.")
 @click.option("--max-concurrent-rollouts", type=int, help="The most groups in flight. Default: as many as episodes.")
 @click.option("--num-vms", type=int, help="The most desktops alive. Default: 3.")
-@click.option("--provider", help="What kind of desktops: auto (default), local, sim, or a plug-in.")
+@click.option(
+    "--provider", shell_complete=complete_part("provider"),
+    help="What kind of desktops: auto (default), local, sim, or a plug-in.",
+)  # fmt: skip
 @click.option("--group-size", type=int, help="Episodes of each task. Default: 1.")
 @click.option("--max-turns", type=int, help="Turns of the agent in an episode. Default: 50.")
 @click.option("--output-dir", help="Where runs are kept: a folder, or s3://bucket/folder. Default: results.")
@@ -66,7 +74,12 @@ _FLAGS = {
 @click.option("--app", "apps", multiple=True, help="Only tasks that name this app. May be repeated.")
 @click.option("--limit", type=int, help="Only the first so many tasks.")
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Any other setting. May be repeated.")
-@click.option("--resume", metavar="RUN", help="Go on with a run: do what has no outcome, or no score.")
+@click.option(
+    "--resume",
+    metavar="RUN",
+    shell_complete=complete_run,
+    help="Go on with a run: do what has no outcome, or no score.",
+)
 @click.option("--force", is_flag=True, help="Resume although the tasks or the settings have changed.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, the sizes and the expected time; run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary (or the plan) as JSON on standard output.")

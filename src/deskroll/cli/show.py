@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from deskroll.cli.completing import complete_run, complete_task
 from deskroll.errors import plain
 
 
@@ -13,8 +14,8 @@ from deskroll.errors import plain
     "  deskroll show results/my-run 'eval/0/note/0#1' --full\n"
     "  deskroll show results/my-run/episodes/eval/0/note/0/1 --json"
 )
-@click.argument("run")
-@click.argument("episode", default="")
+@click.argument("run", shell_complete=complete_run)
+@click.argument("episode", default="", shell_complete=complete_task)
 @click.option("--sample", type=click.IntRange(0), help="Which of the task's samples. Default: 0.")
 @click.option("--attempt", type=click.IntRange(1), help="Which attempt. Default: the one that counts, or the last.")
 @click.option("--full", is_flag=True, help="Show long texts whole.")
