@@ -8,10 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers.local.limits import CGROUP_ROOT, ControlGroup, control_groups_available
@@ -134,6 +137,36 @@ def test_a_want_that_was_seen_before_its_kill_still_explains_it(tmp_path: Path) 
     watch.look()
     events.write_text("oom 1\noom_kill 1\n")
     assert watch.cause_of_kills() is DeathCause.INSIDE
+
+
+def test_a_want_whose_kill_is_over_explains_no_other(tmp_path: Path) -> None:
+    events = tmp_path / "memory.events"
+    events.write_text("oom 0\noom_kill 0\n")
+    watch = MemoryWatch(tmp_path)
+    events.write_text("oom 1\noom_kill 1\n")
+    watch.look()
+    watch.look()
+    assert watch.cause_of_kills() is None
+    events.write_text("oom 1\noom_kill 2\n")
+    assert watch.cause_of_kills() is DeathCause.UNKNOWN
+
+
+@settings(deadline=None)
+@given(story=st.lists(st.sampled_from(["own kill", "own kill after a look", "foreign kill", "look"]), max_size=6))
+def test_a_kill_for_a_want_elsewhere_never_lies_inside(story: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        events = Path(folder) / "memory.events"
+        events.write_text("oom 0\noom_kill 0\n")
+        watch = MemoryWatch(Path(folder))
+        wants = kills = 0
+        for event in [*story, "foreign kill"]:
+            wants += event.startswith("own")
+            events.write_text(f"oom {wants}\noom_kill {kills}\n")
+            if event.endswith("look"):
+                watch.look()
+            kills += "kill" in event
+            events.write_text(f"oom {wants}\noom_kill {kills}\n")
+        assert watch.cause_of_kills() in (DeathCause.OUTSIDE, DeathCause.UNKNOWN)
 
 
 def test_where_no_event_tells_of_the_limit_a_kill_is_nobodys(tmp_path: Path) -> None:
