@@ -583,8 +583,8 @@ def test_status_of_a_live_run(deskroll: Commands, place: Path, env: dict[str, st
         shown = status(deskroll, place, env, "results/one")
         assert shown.code == 0, shown.err
         assert f"run one  pid {live.process.pid}  start 1" in shown.out
-        assert re.search(r"eval/0/m0/0#1 +model +\d+ s +0 +-", shown.out)
-        assert "2 of 2 in flight: 2 model" in shown.out
+        assert re.search(r"eval/0/m0/0#1 +agent decides +\d+ s +0 +-", shown.out)
+        assert "2 of 2 in flight: 2 decide\n" in shown.out
         more = asked(deskroll, place, env, "--num-rollouts", "3")
         assert more["num_rollouts"] == 3
         wait_until(lambda: live.started() == 3, "one more is started")

@@ -42,7 +42,7 @@ def test_emoji_are_names_as_good_as_any(locale: str, deskroll: Commands, place: 
 
 @pytest.mark.parametrize(
     ("more", "field"),
-    [(("--output-dir", "out\udcff"), "output_dir is 'out\\udcff'"), (("--model", "\udcff"), "model.name"),
+    [(("--output-dir", "out\udcff"), "--output-dir: it is 'out\\udcff'"), (("--model", "\udcff"), "--model: it"),
      (("--task", "\udcff"), "only.ids"), (("--set", "env_options.judge_rubric=\udcff"), "judge_rubric"),
      (("--domain", "\udcff"), "only.domains")],
     ids=["output", "model", "task", "set", "domain"],
