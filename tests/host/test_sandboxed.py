@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
+import resource
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 
 import msgspec
 import psutil
@@ -181,6 +184,53 @@ def test_what_cannot_be_started_leaves_no_file_open() -> None:
     with pytest.raises(OSError, match="No such file"):
         Sandboxed(msgspec.structs.replace(made(), words=("/no/such/program",)))
     assert set(os.listdir("/proc/self/fd")) <= before
+
+
+@contextlib.contextmanager
+def just_before(called: object, do: Callable[[], None]) -> Iterator[None]:
+    """Do something when this thread is about to call that function, written in C, for the first time."""
+
+    def look(frame: FrameType, event: str, function: object) -> None:
+        if event == "c_call" and function is called:
+            sys.setprofile(None)
+            do()
+
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+@contextlib.contextmanager
+def no_file_to_be_had() -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, limits[1]))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for file in taken:
+            os.close(file)
+
+
+def test_what_there_is_no_file_to_hold_by_is_ended(life: Life) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    with contextlib.ExitStack() as stack:
+
+        def start_and_run_out() -> None:
+            life.wait_for_start()
+            stack.enter_context(no_file_to_be_had())
+
+        with pytest.raises(OSError, match="Too many open files"), just_before(os.pidfd_open, start_and_run_out):
+            Sandboxed(made(), stdin=subprocess.PIPE, stdout=life.theirs, files=(life.theirs,))
+    assert set(os.listdir("/proc/self/fd")) <= before
+    os.close(life.theirs)
+    life.require_end()
 
 
 @pytest.mark.parametrize(

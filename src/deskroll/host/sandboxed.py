@@ -42,20 +42,24 @@ class Sandboxed:
                  environment: Mapping[str, str] | None = None) -> None:  # fmt: skip
         """`files`: descriptors that it inherits, besides the command's own, which are closed here."""
         self._lock = threading.Lock()  # threads share one: no descriptor is closed, and its number given away, in use
+        self._outer = -1
         self._first: int | None = None
         self._said = b""
         self._report = command.report
         try:
-            self._process = subprocess.Popen(
-                command.words, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=(*files, *command.files),
-                env=environment or {}, start_new_session=True, bufsize=0,
-            )  # fmt: skip
-            self._outer = _open_or_kill(self._process)
+            with contextlib.closing(command):
+                self._process = subprocess.Popen(
+                    command.words, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=(*files, *command.files),
+                    env=environment or {}, start_new_session=True, bufsize=0,
+                )  # fmt: skip
         except BaseException:
             self._close_report()
             raise
-        finally:
-            command.close()
+        try:
+            self._outer = os.pidfd_open(self._process.pid)
+        except BaseException:  # no more files may be opened
+            self._end_unheld()
+            raise
 
     @property
     def outer(self) -> int:
@@ -148,6 +152,18 @@ class Sandboxed:
         await self._wait_for(lambda: self._first, seconds / 4)
         self._release()
 
+    def _end_unheld(self) -> None:
+        """Without a pidfd of the outer process, by its number, which is its own until it is reaped."""
+        for pipe in self.pipes:  # first: that leaves a file to hold the first process by
+            pipe.close()
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._find_first()
+        self._signal_first(signal.SIGKILL)
+        self._process.wait()
+        if self._first is not None:
+            _ends(self._first, _END_S)
+        self._close()
+
     def disown(self) -> None:
         """In a fork of its starter: let go of it, and leave it alone."""
         self._process.returncode = 0  # or it would complain that it was left running
@@ -202,15 +218,6 @@ class Sandboxed:
         if self._report is not None:
             os.close(self._report)
             self._report = None
-
-
-def _open_or_kill(process: subprocess.Popen[bytes]) -> int:
-    try:
-        return os.pidfd_open(process.pid)
-    except OSError:  # no more files may be opened
-        process.kill()
-        process.wait()
-        raise
 
 
 def _open_in(pid: int, space: int) -> int | None:
