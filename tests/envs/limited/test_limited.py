@@ -152,6 +152,12 @@ def killed_once(given: bytes) -> bytes:
     return b"again"
 
 
+def sign(given: bytes) -> bytes:
+    with Path(given.decode()).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    return b""
+
+
 def server_killed(given: bytes) -> bytes:
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(600)
@@ -385,6 +391,38 @@ asyncio.run(main())
         wait_until(lambda: not function.is_running() and not server.is_running(), "both end")
     finally:
         os.killpg(caller.pid, signal.SIGKILL)
+
+
+def test_a_fork_that_loses_its_server_before_it_is_bound_to_it_never_runs(tmp_path: Path) -> None:
+    (tmp_path / "orphaning.py").write_text(f"""
+import os, pathlib, signal, time
+server = os.getpid()
+def lose_the_server_once():
+    try:
+        note = open("{tmp_path}/orphan", "x")
+    except FileExistsError:
+        return
+    os.setpgid(0, 0)  # as its server does for it
+    os.kill(server, signal.SIGKILL)
+    while os.getppid() == server:
+        time.sleep(0.001)
+    with note:
+        note.write(str(os.getpid()))
+os.register_at_fork(after_in_child=lose_the_server_once)
+""")
+    code = f"""
+import asyncio
+from deskroll.envs.limited import Bounds, limited
+from tests.envs.limited.test_limited import sign
+asyncio.run(limited(sign, b"{tmp_path}/ran", Bounds(), preload=["orphaning"], confined=False))
+"""
+    path = {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=os.environ | path, check=True, timeout=60)
+    orphan = wait_until((tmp_path / "orphan").read_text, "the fork has lost its server")
+    wait_until(lambda: not _alive(int(orphan)), "the fork ends")
+    signed = (tmp_path / "ran").read_text().split()
+    assert len(signed) == 1, "one runs: that of the second attempt"
+    assert orphan not in signed
 
 
 def test_a_fork_of_a_caller_has_a_server_of_its_own() -> None:

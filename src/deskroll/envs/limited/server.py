@@ -91,6 +91,7 @@ class _Server:
         self._links: dict[int, _Call] = {}
         """Every call that is under way, by the number of its socket."""
         self._most = len(os.sched_getaffinity(0))
+        self._pid = os.getpid()
         self._poll = select.poll()
         self._wake, self._waker = socket.socketpair()
         self._imported: set[str] = set()
@@ -165,7 +166,7 @@ class _Server:
                 self._close(call, _told(error), 0, 0.0)
                 continue
             if pid == 0:
-                _run(call, function)
+                _run(call, function, self._pid)
             with contextlib.suppress(OSError):  # it does the same: whoever comes first
                 os.setpgid(pid, pid)
             call.pid, call.began = pid, time.monotonic()
@@ -256,11 +257,13 @@ def _told(error: BaseException) -> bytes:
     return b"E" + f"{type(error).__name__}: {str(error)[:2000]}".encode(errors="replace")
 
 
-def _run(call: _Call, function: Callable[[bytes], bytes]) -> NoReturn:
+def _run(call: _Call, function: Callable[[bytes], bytes], server: int) -> NoReturn:
     """In the fork: run the function; never returns."""
     try:
         os.setpgid(0, 0)
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != server:  # it died before that took effect: nothing would end this fork
+            os._exit(70)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _let_go(call.link.fileno())
