@@ -516,6 +516,29 @@ async def test_over_tcp_a_session_lives_by_its_heartbeats(tcp: tuple[SimPool, st
     await pool.until_ready(2)
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/expect", {"kinds": [{"spec": {}, "leases": 1}]}), ("/lease", {"lease": "a"}), ("/release", {"lease": "a"})],
+)
+async def test_a_session_that_ends_while_it_still_speaks_is_refused(
+    tcp: tuple[SimPool, str], path: str, body: dict[str, object]
+) -> None:
+    pool, at = tcp
+    async with aiohttp.ClientSession(base_url=at, headers={"Authorization": f"Bearer {TOKEN}"}) as http:
+        async with http.post("/session", json={"plan": "p", "boot": boot()}) as answer:
+            ours = {SESSION_HEADER: (await answer.json())["session"]}
+
+        async def speak() -> AsyncIterator[bytes]:
+            yield b" "
+            async with http.post("/leave", headers=ours) as left:
+                assert left.status == 200
+            yield json.dumps(body).encode()
+
+        async with http.post(path, data=speak(), headers=ours) as answer:
+            assert (answer.status, (await answer.json()).get("kind")) == (409, "LeaseLost")
+    await pool.until_ready(2)
+
+
 def boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 

@@ -206,8 +206,7 @@ class PoolService:
     # --- leases ---
 
     async def _expect(self, request: web.Request) -> web.Response:
-        session = self._session(request)
-        expect = await _read(request, Expect)
+        session, expect = await self._read_of_session(request, Expect)
         if not session.plan:
             raise InputError("/expect is for a session with a plan: name one in POST /session")
         for each in expect.kinds:
@@ -217,8 +216,7 @@ class PoolService:
         return _answer(Done())
 
     async def _lease(self, request: web.Request) -> web.Response:
-        session = self._session(request)
-        ask = await _read(request, Ask)
+        session, ask = await self._read_of_session(request, Ask)
         if ask.lease in session.asking:
             raise InputError(f"there is a request {ask.lease} already; give another name")
         if ask.spec is not None:
@@ -243,8 +241,7 @@ class PoolService:
         return _answer(Granted(lease=lease.id, address=lease.address, spec=lease.spec))
 
     async def _release(self, request: web.Request) -> web.Response:
-        session = self._session(request)
-        given = await _read(request, Return)
+        session, given = await self._read_of_session(request, Return)
         name = given.lease
         if name in session.asking:
             self._pool.withdraw(name, "its holder wants it no more")
@@ -288,6 +285,14 @@ class PoolService:
             raise LeaseLost(f"there is no such session (any more); begin one with POST /session, send {SESSION_HEADER}")
         session.renew(running_time())
         return session
+
+    async def _read_of_session(self, request: web.Request, kind: type[T]) -> tuple[Session, T]:
+        """Who sends something, and what: the session may end while that is on its way."""
+        session = self._session(request)
+        sent = await _read(request, kind)
+        if session.ended:
+            raise LeaseLost(f"the session is over: {session.ended}; begin another one with POST /session")
+        return session, sent
 
     async def _watch_sessions(self) -> None:
         while True:
