@@ -24,7 +24,7 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.pool import Quotas
 from deskroll.desktops.service import Listen, PoolClient, PoolService
-from deskroll.desktops.service.keys import Client, read_clients
+from deskroll.desktops.service.keys import Caller, Client, Keys, read_clients
 from deskroll.desktops.service.sessions import Sessions
 from deskroll.desktops.service.wire import (
     MOST_KINDS,
@@ -423,8 +423,11 @@ async def test_a_client_gets_the_states_that_it_may_start_from(open_pool: Open) 
             PoolClient(at, token=TOKEN) as operator,
         ):
             payroll = DesktopSpec(snapshot="payroll")
-            for client, name, allowed in ((ann, "ann", "plain"), (eve, "eve", "office, plain")):
-                words = rf"client {name} .*snapshot is payroll \(allowed: {allowed}\).*{name} TOKEN snapshot=payroll"
+            for client, name, allowed, more in (
+                (ann, "ann", "plain", "snapshot=payroll"),
+                (eve, "eve", "office, plain", "snapshot=office,payroll"),
+            ):
+                words = rf"client {name} .*snapshot is payroll \(allowed: {allowed}\).*{name} TOKEN {more}$"
                 with pytest.raises(InputError, match=words):
                     async with client.lease(payroll):
                         pass
@@ -436,6 +439,27 @@ async def test_a_client_gets_the_states_that_it_may_start_from(open_pool: Open) 
             for client, state in ((ann, "plain"), (ann, ""), (eve, "office"), (eve, "plain"), (operator, "payroll")):
                 async with client.lease(DesktopSpec(snapshot=state)) as lease:
                     assert lease.spec.snapshot == state
+
+
+def test_the_line_that_would_allow_more_takes_nothing_away(tmp_path: Path) -> None:
+    file = tmp_path / "clients"
+    states = ",".join(f"state-{number}" for number in range(40))
+
+    def written(line: str) -> Caller:
+        file.write_text(f"{line}\n")
+        file.chmod(0o600)
+        caller = Keys("operator", read_clients(file)).who("Bearer a-token")
+        assert caller is not None
+        return caller
+
+    caller = written(f"ann a-token network=true memory_mb=8192 snapshot={states}")
+    more = DesktopSpec(memory_mb=9000, snapshot="payroll")
+    with pytest.raises(InputError) as refused:
+        caller.check_spec(more, DesktopSpec())
+    told = str(refused.value).rpartition("  ")[2]
+    caller = written(told.replace("TOKEN", "a-token"))
+    assert caller.allowed == {"network": True, "memory_mb": 9000, "snapshot": f"{states},payroll"}
+    caller.check_spec(more, DesktopSpec())
 
 
 async def test_a_plan_holds_as_long_as_one_of_those_who_told_it(open_pool: Open, tmp_path: Path) -> None:

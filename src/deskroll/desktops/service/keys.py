@@ -60,13 +60,19 @@ class Caller(Record, frozen=True):
             )
         beyond = {name: limit for name in _FIELDS if (limit := self._exceeded(name, asked, own))}
         if beyond:
-            values = {name: _shown(getattr(asked, name)) for name in beyond}
-            wrong = ", ".join(f"{name} is {values[name]} ({limit})" for name, limit in beyond.items())
-            more = " ".join(f"{name}={value}" for name, value in values.items())
+            more = {name: _shown(getattr(asked, name)) for name in beyond}
+            wrong = ", ".join(f"{name} is {more[name]} ({limit})" for name, limit in beyond.items())
             raise InputError(
                 f"client {self.name} may not lease such a desktop: {wrong}; ask for less, or have the pool's operator "
-                f"allow it in the file of clients:  {self.name} TOKEN {more}"
+                f"allow it in the file of clients:  {self.name} TOKEN {self._line_with(more)}"
             )
+
+    def _line_with(self, more: Mapping[str, str]) -> str:
+        """All that its line has to say to allow this as well: it takes the place of the one that there is."""
+        fields = {name: value if isinstance(value, str) else _shown(value) for name, value in self.allowed.items()}
+        states = filter(None, (fields.get(_STATE), more.get(_STATE)))
+        fields = {**fields, **more, _STATE: ",".join(states)}
+        return " ".join(f"{name}={fields[name]}" for name in _FIELDS if fields.get(name))
 
     def _exceeded(self, name: str, asked: DesktopSpec, own: DesktopSpec) -> str:
         """The limit that a field of what is asked for goes beyond; empty: none."""
