@@ -205,10 +205,10 @@ async def test_infeasible(stop: StopReason, value: float, desktop: GuestDesktop)
 @pytest.mark.parametrize(
     ("evaluator", "words"),
     [
-        ({"func": "check_moon"}, "there is no evaluator 'check_moon'; known: exact_match, infeasible"),
-        ({"func": ["check_moon"]}, "there is no evaluator 'check_moon'"),
+        ({"func": "moonshine"}, "there is no evaluator 'moonshine'; known: exact_match, infeasible"),
+        ({"func": ["moonshine"]}, "there is no evaluator 'moonshine'"),
         ({"func": "exact_match"}, "evaluator.expected is missing, or no object"),
-        (judged({"type": "vm_moon"}), "there is no getter 'vm_moon'; known: vm_command_line, vm_file"),
+        (judged({"type": "moonbeam"}), "there is no getter 'moonbeam'; known: vm_command_line, vm_file"),
         ({**judged({"type": "vm_file", "path": "/x"}), "expected": {"type": "rule"}}, "expected must be of type rule"),
         ({**judged({"type": "vm_file", "path": "/x"}), "result": "x"}, "evaluator.result is missing, or no object"),
     ],

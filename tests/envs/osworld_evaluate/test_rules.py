@@ -88,7 +88,7 @@ async def test_postconfig_comes_first(desktop: GuestDesktop) -> None:
         ({"func": "exact_match", "expected": [{"type": "rule"}] * 2}, "evaluator.expected is a list of 2"),
         ({"func": ["exact_match"], "options": [{}, {}]}, "evaluator.options has 2 entries for 1 metrics"),
         ({"func": "exact_match", "postconfig": 3}, "evaluator.postconfig must be a list"),
-        ({"func": "check_moon"}, "there is no evaluator 'check_moon'; known: exact_match, infeasible"),
+        ({"func": "moonshine"}, "there is no evaluator 'moonshine'; known: exact_match, infeasible"),
         ({"func": "exact_match", "result": {"type": "moon"}}, "there is no getter 'moon'; known: vm_command_line"),
         ({"func": "compare_videos", "result": inline("a", b"")}, "compare_videos with inline_file: some of this is"),
     ],
