@@ -148,7 +148,7 @@ class Kit:
             desktop=desktop,
             model=_Noted(self._model, notes, "asked.json"),
             judge=_Noted(self._judge, notes, "judged.json"),
-            raw_tree=reads_tree(agent_kind(self.spec.agent)),
+            raw_tree=reads_tree(self._agent_kind),
             keep=notes.keep,
             note_error=notes.tool_failed,
             folder=Path(self.spec.folder),
