@@ -134,6 +134,8 @@ class Completion(Record, frozen=True):
     logprobs: tuple[float, ...] | None = None
     model: str = ""
     version: str = ""
+    seed: int | None = None
+    """The seed that it was asked with."""
     cost_usd: float | None = None
     """None where no price is known."""
     tries: int = 1

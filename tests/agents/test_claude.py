@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from deskroll.actions import Action, Answer, Click, Done, Fail, Hotkey, MoveTo, Scroll, Typing, Wait
-from deskroll.agents import Agent, agent_kind, client_kind
-from deskroll.models.anthropic import AnthropicClient
-from deskroll.models.client import ChatClient
+from deskroll.agents import Agent, agent_kind, dialect_of
+from deskroll.models.anthropic import AnthropicMessages
+from deskroll.models.openai import OpenAIChat
 from deskroll.types import Observation
 from tests.agents.screens import BEGIN, LATER, agent, picture
 from tests.agents.talk import Notes
@@ -166,9 +166,9 @@ async def test_old_screens_are_withheld() -> None:
 
 
 def test_its_client_speaks_the_other_protocol() -> None:
-    assert client_kind(agent_kind("claude")) is AnthropicClient
+    assert dialect_of(agent_kind("claude")) is AnthropicMessages
     for name in ("chat", "uitars", "noop"):
-        assert client_kind(agent_kind(name)) is ChatClient
+        assert dialect_of(agent_kind(name)) is OpenAIChat
 
 
 async def test_tree_and_terminal_go_with_the_last_result() -> None:

@@ -1,4 +1,4 @@
-"""ChatClient against the scripted server and against servers that answer with any bytes."""
+"""ModelClient against the scripted server and against servers that answer with any bytes."""
 
 from __future__ import annotations
 
@@ -503,7 +503,7 @@ async def test_the_key_is_sent_and_never_shown(caplog: pytest.LogCaptureFixture)
         assert f"Authorization: Bearer {KEY}" in server.heads[0]
         shown = [str(caught.value), repr(caught.value), repr(model.load()), repr(sink.events), caplog.text]
         shown += [repr(model.settings), str(model.settings.model_dump()), model.settings.model_dump_json()]
-        shown += [repr(model.endpoint), repr(vars(model))]
+        shown += [repr(model.address), repr(vars(model))]
     assert len(sink.events) == 5
     assert not any(part in text for text in shown for part in (KEY, KEY[:12]))
 

@@ -6,8 +6,8 @@ from deskroll.agents.base import (
     Surroundings,
     agent_kind,
     agent_settings,
-    client_kind,
     code_options,
+    dialect_of,
     model_protocol,
     reads_tree,
 )
@@ -18,8 +18,8 @@ __all__ = [
     "Surroundings",
     "agent_kind",
     "agent_settings",
-    "client_kind",
     "code_options",
+    "dialect_of",
     "model_protocol",
     "reads_tree",
 ]

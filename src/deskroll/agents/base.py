@@ -1,7 +1,7 @@
 """Agent: turns observations into decisions. One object an attempt; what it is given is all that it may touch.
 
 Most kinds ask a model that speaks OpenAI's protocol. A kind that asks one of another protocol, or none at all, says so
-in a class attribute `protocol`; whoever opens the model's client looks there (`client_kind`). One that reads whole
+in a class attribute `protocol`; whoever opens the model's client looks there (`dialect_of`). One that reads whole
 accessibility trees (`Observation.raw_tree`) says so in `reads_tree`: for the others only what shows is read. One whose
 options name code, as `--agent` does, says which in `code_options`: that code is held to what it was, too.
 """
@@ -20,7 +20,7 @@ from deskroll.registry import Registry
 from deskroll.types import Decision, Observation, Scribe, Task, Tool, ToolRequest
 
 if TYPE_CHECKING:
-    from deskroll.models.client import ChatClient
+    from deskroll.models.dialect import Dialect
 
 ModelProtocol = Literal["openai", "anthropic", "none"]
 """How an agent's model is spoken to; `none`: no model is asked."""
@@ -115,15 +115,15 @@ def model_protocol(kind: AgentKind) -> ModelProtocol:
     return protocol
 
 
-def client_kind(kind: AgentKind) -> type[ChatClient]:
-    """The client that asks the model of that kind of agent; where it asks none, the environment may still."""
+def dialect_of(kind: AgentKind) -> type[Dialect]:
+    """How the model of that kind of agent is spoken to; where it asks none, the environment may still."""
     if model_protocol(kind) == "anthropic":
-        from deskroll.models.anthropic import AnthropicClient  # noqa: PLC0415  (most runs need no second client)
+        from deskroll.models.anthropic import AnthropicMessages  # noqa: PLC0415  (most runs need no second one)
 
-        return AnthropicClient
-    from deskroll.models.client import ChatClient  # noqa: PLC0415
+        return AnthropicMessages
+    from deskroll.models.openai import OpenAIChat  # noqa: PLC0415
 
-    return ChatClient
+    return OpenAIChat
 
 
 def agent_settings(kind: AgentKind, options: dict[str, Any], name: str) -> Settings:

@@ -15,7 +15,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from deskroll.agents import agent_kind, client_kind, model_protocol
+from deskroll.agents import agent_kind, dialect_of, model_protocol
 from deskroll.cli import program
 from deskroll.cli.console import stderr
 from deskroll.cli.interrupts import Interrupts
@@ -23,8 +23,10 @@ from deskroll.cli.log_lines import LogLines
 from deskroll.cli.run_view import Progress
 from deskroll.errors import ConfigError, DeskrollError, InputError, ModelError, NoDesktop, StoreError
 from deskroll.models.base import ModelRefused
-from deskroll.models.client import ChatClient
+from deskroll.models.client import ModelClient
+from deskroll.models.dialect import Dialect
 from deskroll.models.listed import is_listed, unlisted
+from deskroll.models.openai import OpenAIChat
 from deskroll.models.scripted import Script, ScriptedServer
 from deskroll.models.settings import ModelSettings
 from deskroll.report import terminal
@@ -123,25 +125,25 @@ async def with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
         served = {}
         if model_protocol(kind := agent_kind(config.agent)) != "none":
             served["model"] = await stack.enter_async_context(
-                _answering(config.model, "model", client_kind(kind), limited=limited)
+                _answering(config.model, "model", dialect_of(kind), limited=limited)
             )
         if config.judge is not None and config.evaluate:
             served["judge"] = await stack.enter_async_context(
-                _answering(config.judge, "judge", ChatClient, limited=limited)
+                _answering(config.judge, "judge", OpenAIChat, limited=limited)
             )
         yield config.model_copy(update=served)
 
 
 @asynccontextmanager
 async def _answering(
-    model: ModelSettings, name: str, client: type[ChatClient], *, limited: str
+    model: ModelSettings, name: str, dialect: type[Dialect], *, limited: str
 ) -> AsyncIterator[ModelSettings]:
     """One model; `limited` names the limit for which its price must be known."""
     if not model.name.startswith(SCRIPTED):
-        await _check_model(model, name, client, limited=limited)
+        await _check_model(model, name, dialect, limited=limited)
         yield model
         return
-    if client.vendor is not ChatClient.vendor:
+    if dialect is not OpenAIChat:
         raise ConfigError(
             f"{name}.name is {model.name!r}: a script speaks OpenAI's protocol, and this agent another one"
         )
@@ -155,14 +157,14 @@ async def _answering(
         yield model.model_copy(update={"base_url": server.url})
 
 
-async def _check_model(model: ModelSettings, name: str, kind: type[ChatClient], *, limited: str) -> None:
+async def _check_model(model: ModelSettings, name: str, dialect: type[Dialect], *, limited: str) -> None:
     """Find out before any desktop is started that a model cannot be asked."""
     settings = model.model_copy(update={"timeout": _CHECK_S, "retries": 1})
-    async with kind(settings) as client:
+    async with ModelClient(settings, dialect) as client:
         try:
             listed = await client.check()
             if listed and not is_listed(model.name, listed):
-                _tell(stderr(), f"{name}: {unlisted(model.name, client.endpoint.shown, listed)}")
+                _tell(stderr(), f"{name}: {unlisted(model.name, client.address.shown, listed)}")
             if limited and not client.knows_price:
                 unknown = f"the price of {model.name} is not known"
                 raise ConfigError(f"limits.{limited} is set, and {unknown}: set {name}.price, too")
@@ -170,8 +172,8 @@ async def _check_model(model: ModelSettings, name: str, kind: type[ChatClient], 
             raise ConfigError(f"{name}: {error}") from None
         except ModelError as error:
             raise ConfigError(
-                f"{name}: {error}; set {kind.vendor.url_variable} (or {name}.base_url) and {kind.vendor.key_variable}, "
-                f"or name a script: scripted:FILE"
+                f"{name}: {error}; set {dialect.vendor.url_variable} (or {name}.base_url) and "
+                f"{dialect.vendor.key_variable}, or name a script: scripted:FILE"
             ) from None
 
 

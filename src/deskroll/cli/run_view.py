@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from deskroll.agents import agent_kind, client_kind, model_protocol
+from deskroll.agents import agent_kind, dialect_of, model_protocol
 from deskroll.errors import plain
 from deskroll.report.intervals import wilson
 from deskroll.report.words import counted
@@ -283,7 +283,7 @@ def _model(config: RunConfig) -> str:
         return f"none: agent {config.agent} asks no model"
     if model.name.startswith(SCRIPTED):
         return model.name
-    return f"{model.name} at {model.base_url or f'${client_kind(kind).vendor.url_variable}, or the public API'}"
+    return f"{model.name} at {model.base_url or f'${dialect_of(kind).vendor.url_variable}, or the public API'}"
 
 
 def _span(seconds: float) -> str:

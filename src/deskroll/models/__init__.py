@@ -1,10 +1,21 @@
 """Models: messages in, completion out.
 
-`client.py` asks an OpenAI-compatible server, `scripted.py` is one; `messages.py` is what they are sent, `base.py` what
-everybody else knows of them.
+`client.py` asks a server: an `endpoint.py` (address, key, connections, limits) in a dialect (`openai.py`,
+`anthropic.py`). `scripted/` is a server. `messages.py` is what they are sent, `base.py` what everybody else knows of
+them.
 """
 
-from deskroll.models.base import ContextTooLong, EndpointLoad, Model, ModelRefused
+from deskroll.models.base import ContextTooLong, EndpointLoad, Model, ModelCall, ModelRefused, Sampling
 from deskroll.models.messages import Message, ToolResult, tool_results
 
-__all__ = ["ContextTooLong", "EndpointLoad", "Message", "Model", "ModelRefused", "ToolResult", "tool_results"]
+__all__ = [
+    "ContextTooLong",
+    "EndpointLoad",
+    "Message",
+    "Model",
+    "ModelCall",
+    "ModelRefused",
+    "Sampling",
+    "ToolResult",
+    "tool_results",
+]

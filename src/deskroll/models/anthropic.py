@@ -1,11 +1,9 @@
-"""AnthropicClient: asks Anthropic's Messages API, or a server that speaks it.
+"""Anthropic's Messages API, or that of a server that speaks it: a `Dialect`.
 
-It takes the same messages and tools as `ChatClient` and puts them into the other protocol: system messages become the
+It takes the same messages and tools as OpenAI's and puts them into the other protocol: system messages become the
 `system` field, calls and their results become blocks, neighbours of one role become one message. What an agent says,
 what is stored and how a request is built again are therefore the same for both. Tools that are Anthropic's own pass as
 they are; the beta header that some of them need follows from their names.
-
-Guarantees: those of `ChatClient`, which it is but for the protocol; the key goes into `x-api-key`.
 """
 
 from __future__ import annotations
@@ -15,12 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
+from pydantic import JsonValue
 
 from deskroll.errors import ModelError
-from deskroll.models.body import Template
-from deskroll.models.client import ChatClient, Request
-from deskroll.models.prices import Tariff, TokenCount
-from deskroll.models.settings import Vendor
+from deskroll.models.base import Sampling
+from deskroll.models.dialect import Answered, Request
+from deskroll.models.prices import TokenCount
+from deskroll.models.settings import Address, Vendor
 from deskroll.models.wire import Unusable
 from deskroll.types import Completion, ToolRequest
 
@@ -43,38 +42,45 @@ _MOST_TOKENS = 10**12
 Block = dict[str, Any]
 
 
-class AnthropicClient(ChatClient):
-    """A `Model` behind the Messages API. Use with `async with`; any number of calls may run at a time."""
+class AnthropicMessages:
+    """Speaks it about one model."""
 
     vendor: ClassVar[Vendor] = ANTHROPIC
     path: ClassVar[str] = "messages"
     models_query: ClassVar[Mapping[str, str]] = {"limit": "1000"}
 
-    def _head(self) -> Template:
-        settings = self.settings
-        fields = {"temperature": settings.temperature, "top_p": settings.top_p}
-        given = {name: value for name, value in fields.items() if value is not None}
-        most = settings.max_tokens or MAX_TOKENS
-        head = msgspec.json.encode({"model": settings.name, "max_tokens": most, **given, **settings.extra})
-        return Template(head=head[:-1])
+    def __init__(self, model: str, address: Address, extra: Mapping[str, JsonValue]) -> None:
+        self._model = model
+        self._extra = dict(extra)
 
-    def _authorization(self) -> dict[str, str]:
-        key = self.endpoint.key
-        return {"anthropic-version": VERSION} | ({} if key is None else {"x-api-key": key.get_secret_value()})
+    @staticmethod
+    def headers(key: str | None) -> dict[str, str]:
+        """See `Dialect`."""
+        return {"anthropic-version": VERSION} | ({} if key is None else {"x-api-key": key})
 
-    def _request(self, messages: Sequence[bytes], tools: bytes | None) -> Request:
+    def request(self, messages: Sequence[bytes], tools: bytes | None, sampling: Sampling) -> Request:
+        """See `Dialect`; it knows neither seeds nor tokens."""
         offered = [_tool(each) for each in msgspec.json.decode(tools)] if tools else []
         system, turns = translated(messages, toolset=any(each.get("type") == TOOLSET for each in offered))
-        rest: dict[str, object] = {"system": system} if system else {}
-        rest["messages"] = turns
+        fields: dict[str, object] = {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "stop_sequences": sampling.stop or None,
+        }
+        given = {name: value for name, value in fields.items() if value is not None}
+        body = {"model": self._model, "max_tokens": sampling.max_tokens or MAX_TOKENS, **given, **self._extra}
+        if system:
+            body["system"] = system
+        body["messages"] = turns
         if offered:
-            rest["tools"] = offered
+            body["tools"] = offered
         betas = sorted(filter(None, map(_beta, offered)))
         headers = {"anthropic-beta": ",".join(betas)} if betas else {}
-        return Request(parts=[self._template.head, b",", msgspec.json.encode(rest)[1:]], headers=headers)
+        return Request(parts=[msgspec.json.encode(body)], headers=headers)
 
-    def _completion(self, body: bytes, version: str, tries: int) -> Completion:
-        return read_message(body, asked=self.settings.name, price=self._price, version=version, tries=tries)
+    def read(self, body: bytes, known: Answered) -> Completion:
+        """See `Dialect`."""
+        return read_message(body, known)
 
 
 def _tool(tool: Block) -> Block:
@@ -181,17 +187,17 @@ class _Answer(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Answer).decode
 
 
-def read_message(body: bytes, *, asked: str, price: Tariff | None, version: str, tries: int) -> Completion:
-    """The completion in an answer with status 200 of the model that was asked; raises `Unusable`."""
+def read_message(body: bytes, known: Answered) -> Completion:
+    """The completion in an answer with status 200; raises `Unusable`."""
     try:
-        return _read(_decode(body), asked=asked, price=price, version=version, tries=tries)
+        return _read(_decode(body), known)
     except msgspec.ValidationError as error:
         raise Unusable(f"the answer is no message: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Unusable(f"the answer is no valid JSON: {error}") from None
 
 
-def _read(answer: _Answer, *, asked: str, price: Tariff | None, version: str, tries: int) -> Completion:
+def _read(answer: _Answer, known: Answered) -> Completion:
     """Inputs of calls are looked at only here: decoding skips them, whatever bytes they are."""
     if answer.content is None:
         raise Unusable("the answer holds no content")
@@ -204,10 +210,10 @@ def _read(answer: _Answer, *, asked: str, price: Tariff | None, version: str, tr
         finish_reason=_REASONS.get(reason, reason[:200]),
         prompt_tokens=used.prompt,
         completion_tokens=used.completion,
-        model=(answer.model or asked)[:200],
-        version=version,
-        cost_usd=None if price is None or answer.usage is None else price.of(used),
-        tries=tries,
+        model=(answer.model or known.asked)[:200],
+        version=known.version,
+        cost_usd=None if known.price is None or answer.usage is None else known.price.of(used),
+        tries=known.tries,
     )
 
 

@@ -31,10 +31,42 @@ episode_clock: ContextVar[EpisodeClock | None] = ContextVar("episode_clock", def
 """The clock that runs while a model is asked, if any does."""
 
 
+class Sampling(Record, frozen=True):
+    """How an answer is sampled, and what is to be told of its tokens; None: not sent, the server's own default."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    """The most tokens of the answer."""
+    stop: tuple[str, ...] = ()
+    """Texts before which the answer ends."""
+    seed: int | None = None
+    logprobs: bool = False
+    """Whether the log-probability of each token is asked for."""
+    token_ids: bool = False
+    """Whether token ids are asked for (vLLM's field)."""
+
+
+class ModelCall(Record, frozen=True):
+    """What belongs to one call and not to the model: how it is sampled, for whom, and until when."""
+
+    sampling: Sampling | None = None
+    """None: as the model's settings say."""
+    session: str = ""
+    """Who asks: calls of one session have most of their messages in common. Empty: nobody in particular."""
+    deadline: float | None = None
+    """When nobody wants the answer any more, on `clocks.running_time`; None: as long as the settings allow."""
+
+
+ANY_CALL = ModelCall()
+
+
 class Model(Protocol):
     """Messages in, completion out."""
 
-    async def complete(self, messages: Sequence[bytes], tools: bytes | None = None) -> Completion:
+    async def complete(
+        self, messages: Sequence[bytes], tools: bytes | None = None, *, call: ModelCall = ANY_CALL
+    ) -> Completion:
         """Answer a conversation.
 
         `messages` are encoded JSON objects (`Message.sent` or `Message.lean`), `tools` is the encoded JSON list of what

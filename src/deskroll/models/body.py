@@ -6,51 +6,12 @@ handed to the connection as they are, and small ones are joined until they are w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-import msgspec
 from aiohttp import payload
 from aiohttp.abc import AbstractStreamWriter
-from pydantic import JsonValue
-
-from deskroll.models.settings import Endpoint, ModelSettings
-from deskroll.types import Record
 
 _WORTH_A_WRITE = 64 * 1024
-_OPENAI = ".openai.com"
-
-
-class Template(Record, frozen=True):
-    """What all requests of a client have in common: everything but the messages and the tools."""
-
-    head: bytes
-
-    @classmethod
-    def of(cls, settings: ModelSettings, endpoint: Endpoint) -> Template:
-        """The fields that these settings ask for, encoded."""
-        # OpenAI's newer models know the newer name alone, many other servers the older one alone.
-        newer = f".{endpoint.url.host}".endswith(_OPENAI)
-        fields: dict[str, JsonValue] = {
-            "temperature": settings.temperature,
-            "top_p": settings.top_p,
-            "max_completion_tokens" if newer else "max_tokens": settings.max_tokens,
-            "seed": settings.seed,
-            "logprobs": settings.logprobs or None,
-            "return_token_ids": settings.return_token_ids or None,
-        }
-        given = {name: value for name, value in fields.items() if value is not None}
-        body = msgspec.json.encode({"model": settings.name, **given, **settings.extra})
-        return cls(head=body[:-1] + b',"messages":[')
-
-    def fill(self, messages: Sequence[bytes], tools: bytes | None) -> list[bytes]:
-        """The whole body, in parts."""
-        parts = [self.head]
-        for message in messages:
-            parts += (message, b",")
-        if messages:
-            parts.pop()
-        parts.append(b"]}" if tools is None else b'],"tools":%b}' % tools)
-        return parts
 
 
 class Body(payload.Payload):

@@ -16,6 +16,7 @@ from yarl import URL
 
 from deskroll.config import Settings
 from deskroll.errors import ConfigError, InputError
+from deskroll.models.base import Sampling
 from deskroll.models.prices import Price
 
 PUBLIC_URL = "https://api.openai.com/v1"
@@ -38,12 +39,14 @@ OPENAI = Vendor(PUBLIC_URL, URL_VARIABLE, KEY_VARIABLE)
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class Address:
     """Where a model is served, and the key to it."""
 
     url: URL
     """The base, to which `chat/completions` is added."""
     key: SecretStr | None
+    variable: str = URL_VARIABLE
+    """The variable that says where it is, where settings do not."""
 
     @property
     def shown(self) -> str:
@@ -80,7 +83,10 @@ class ModelSettings(Settings):
     max_tokens: int | None = Field(default=None, ge=1)
     """The most tokens of one completion; None: not sent."""
     seed: int | None = None
-    """Seed for sampling, where the server takes one; None: not sent."""
+    """Seed for sampling, where the server takes one; each sample of each task gets its own, made from this one and its
+    key, which is kept with every answer. None: not sent."""
+    stop: tuple[str, ...] = ()
+    """Texts before which an answer ends; none: not sent."""
     extra: dict[str, JsonValue] = Field(default_factory=dict)
     """Further fields of the request, sent as they are; where a field above sets the same, this one counts."""
     logprobs: bool = False
@@ -118,7 +124,15 @@ class ModelSettings(Settings):
             raise ValueError(f"{', '.join(ours)} cannot be set here: deskroll itself decides on it")
         return value
 
-    def resolved(self, env: Mapping[str, str], vendor: Vendor = OPENAI) -> Endpoint:
+    @property
+    def sampling(self) -> Sampling:
+        """How answers are sampled where a call does not say."""
+        return Sampling(
+            temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens, stop=self.stop, seed=self.seed,
+            logprobs=self.logprobs, token_ids=self.return_token_ids,
+        )  # fmt: skip
+
+    def resolved(self, env: Mapping[str, str], vendor: Vendor = OPENAI) -> Address:
         """Where to ask and with which key, given an environment."""
         given = self.base_url or env.get(vendor.url_variable, "").strip()
         origin = "base_url" if self.base_url else f"${vendor.url_variable}"
@@ -126,7 +140,7 @@ class ModelSettings(Settings):
         key = key.strip()
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(f"the API key (api_key, or ${vendor.key_variable}) holds characters that no key has")
-        return Endpoint(_url(given or vendor.url, origin), SecretStr(key) if key else None)
+        return Address(_url(given or vendor.url, origin), SecretStr(key) if key else None, vendor.url_variable)
 
 
 def _url(text: str, origin: str) -> URL:

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from deskroll.errors import plain
-from deskroll.models.prices import Tariff, TokenCount
+from deskroll.models.dialect import Answered
+from deskroll.models.prices import TokenCount
 from deskroll.types import Completion, ToolRequest
 
 _LONGEST_NAME = 200
@@ -111,7 +112,7 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 _decode_refusal = msgspec.json.Decoder(_Refusal).decode
 
 
-def read_answer(body: bytes, *, asked: str, price: Tariff | None, version: str, tries: int) -> Completion:
+def read_answer(body: bytes, known: Answered) -> Completion:
     """The completion in an answer with status 200 of the model that was asked; raises `Unusable`."""
     try:
         answer = _decode_answer(body)
@@ -133,10 +134,11 @@ def read_answer(body: bytes, *, asked: str, price: Tariff | None, version: str, 
         prompt_token_ids=answer.prompt_token_ids,
         token_ids=choice.token_ids,
         logprobs=_logprobs(choice.logprobs),
-        model=_name(answer.model) or asked,
-        version=_name(version or answer.system_fingerprint),
-        cost_usd=None if price is None or answer.usage is None else price.of(used),
-        tries=tries,
+        model=_name(answer.model) or known.asked,
+        version=_name(known.version or answer.system_fingerprint),
+        seed=known.seed,
+        cost_usd=None if known.price is None or answer.usage is None else known.price.of(used),
+        tries=known.tries,
     )
 
 

@@ -68,7 +68,7 @@ async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | Non
     task, limits = live.order.task, kit.spec.limits
     live.begin()
     with boundary(FailureClass.SETUP, f"task {task.id!r}"):
-        env = kit.env(task, desktop, notes)
+        env = kit.env(live.order, desktop, notes)
     try:
         async with within(limits.setup_timeout, SetupError, f"the set-up of task {task.id!r}"):
             with blaming(live, FailureClass.SETUP, f"task {task.id!r}"):

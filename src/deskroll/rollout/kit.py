@@ -12,10 +12,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from deskroll.actions import Action
-from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings, client_kind, model_protocol, reads_tree
+from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings, dialect_of, model_protocol, reads_tree
 from deskroll.config import check
 from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
@@ -24,13 +22,14 @@ from deskroll.envs import Env, EnvKind, Means, env_kind, env_settings
 from deskroll.errors import DeskrollError, FailureClass, InputError, NoDesktop, StoreError, boundary, foreign_code
 from deskroll.importing import file_digest
 from deskroll.models.base import EndpointLoad, Model
-from deskroll.models.client import ChatClient
+from deskroll.models.client import ModelClient
 from deskroll.models.settings import ModelSettings
+from deskroll.rollout.bound_model import BoundModel, NotedModel, Notes, call_of
 from deskroll.rollout.live import Live
 from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.rollout.traces import Traces
 from deskroll.store import AttemptWriter, Storage, paths
-from deskroll.types import Completion, EventSink, Phase, Task, Tool, ToolRequest, guarded
+from deskroll.types import EventSink, Phase, Tool, ToolRequest, guarded
 
 
 class Leases(Protocol):
@@ -42,14 +41,8 @@ class Leases(Protocol):
         """Wait for a desktop and hold it for the length of the block."""
 
 
-class Notes(Protocol):
+class AttemptNotes(Notes, Protocol):
     """Where it is written down what an attempt's environment uses and leaves."""
-
-    def used(self, completion: Completion) -> None:
-        """Count one answer of a model."""
-
-    def keep(self, name: str, data: bytes) -> None:
-        """Keep a file with the attempt."""
 
     def tool_failed(self, error: BaseException) -> None:
         """Keep where in a tool's code it came from."""
@@ -59,7 +52,12 @@ class Kit:
     """Use with `async with Kit.open(...)`."""
 
     def __init__(
-        self, spec: RunSpec, model: ChatClient, judge: ChatClient, leases: Leases | None, sink: EventSink | None = None
+        self,
+        spec: RunSpec,
+        model: ModelClient,
+        judge: ModelClient,
+        leases: Leases | None,
+        sink: EventSink | None = None,
     ) -> None:
         _check_files(spec)
         self.spec = spec
@@ -92,11 +90,11 @@ class Kit:
         await _check_place(spec)
         async with AsyncExitStack() as stack:
             settings = check(ModelSettings, {**spec.model, "api_key": keys.model or None}, "model")
-            client = client_kind(agent_kind(spec.agent))
-            model = judge = await stack.enter_async_context(client(settings, sink=sink))
+            dialect = dialect_of(agent_kind(spec.agent))
+            model = judge = await stack.enter_async_context(ModelClient(settings, dialect, sink=sink))
             if spec.judge is not None:
                 settings = check(ModelSettings, {**spec.judge, "api_key": keys.judge or None}, "judge")
-                judge = await stack.enter_async_context(ChatClient(settings, sink=sink))
+                judge = await stack.enter_async_context(ModelClient(settings, sink=sink))
             if leases is None and spec.pool:
                 leases = await stack.enter_async_context(PoolClient(spec.pool, wait=spec.pool_wait, plan=spec.plan))
             with foreign_code("the agent or the environment"):
@@ -141,13 +139,14 @@ class Kit:
             finally:
                 live.look = None
 
-    def env(self, task: Task, desktop: Desktop | None, notes: Notes) -> Env:
+    def env(self, order: Order, desktop: Desktop | None, notes: AttemptNotes) -> Env:
         """The environment of one attempt, of which these notes are taken."""
+        task = order.task
         kind, settings = self._kind(task.env or self.spec.env)
         means = Means(
             desktop=desktop,
-            model=_Noted(self._model, notes, "asked.json"),
-            judge=_Noted(self._judge, notes, "judged.json"),
+            model=NotedModel(self._bound(order), notes, "asked.json"),
+            judge=NotedModel(self._judge, notes, "judged.json"),
             raw_tree=reads_tree(self._agent_kind),
             keep=notes.keep,
             note_error=notes.tool_failed,
@@ -170,7 +169,7 @@ class Kit:
                 return env.decode(call)
 
         around = Surroundings(
-            model=self._model,
+            model=self._bound(order),
             tools=tools,
             decode=decode,
             scribe=scribe,
@@ -181,6 +180,9 @@ class Kit:
             shown=None if spec is None else _shown(settings, spec),
         )
         return self._agent_kind(around, self._agent_settings)
+
+    def _bound(self, order: Order) -> Model:
+        return BoundModel(self._model, call_of(order.key, self._model.settings.sampling))
 
     def _kind(self, name: str) -> tuple[EnvKind, object]:
         if name not in self._envs:
@@ -214,20 +216,3 @@ def _shown(settings: object, spec: DesktopSpec) -> tuple[int, int]:
     """The size in which the environment shows the screen: that of its options, where it has such."""
     width, height = (getattr(settings, name, None) for name in ("image_width", "image_height"))
     return width or spec.width, height or spec.height
-
-
-class _Noted:
-    """A model that an environment asks: what was said is kept with the attempt, and counted with it."""
-
-    def __init__(self, model: Model, notes: Notes, name: str) -> None:
-        self._model = model
-        self._notes = notes
-        self._name = name
-
-    async def complete(self, messages: Sequence[bytes], tools: bytes | None = None) -> Completion:
-        """Ask, keep and count."""
-        completion = await self._model.complete(messages, tools)
-        self._notes.used(completion)
-        said = {"messages": [msgspec.Raw(each) for each in messages], "completion": completion}
-        self._notes.keep(self._name, msgspec.json.encode(said))
-        return completion
