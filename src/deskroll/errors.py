@@ -4,6 +4,7 @@
     ├── InputError                   what a person wrote is wrong: file, line, field, what to do (exit code 2)
     │   └── ConfigError              a config file, an override, a flag
     ├── ActionError                  what a model wrote is no valid action: field and allowed values (`agent`)
+    ├── ToolError                    what a tool tells the model that called it: why it cannot be done
     ├── MissingDependency            a pip extra or a system program is not installed (exit code 2)
     ├── LimitedError                 a function that ran within limits gave no result: it exceeded, failed or crashed
     ├── BackendLost                  nothing can run episodes any more: the run stops, and can be resumed
@@ -25,8 +26,8 @@
         │       └── CommandTimeout   a command in it did not end in time, and was killed
         ├── SetupError               setup      preparing the task
         │   └── LimitedLost          what runs functions within limits is gone, twice
+        ├── EnvError                 env        a bug in an environment or one of its tools
         ├── EvaluatorError           evaluator  judging the task
-        ├── EpisodeTimeout           timeout    the episode's own time limit
         └── WorkerLost               worker     the process that ran the episode died or hung
 
 Code that users write raises plain exceptions; a `boundary(FailureClass.X, "what")` around the call turns
@@ -59,10 +60,10 @@ class FailureClass(enum.StrEnum):
     """The desktop failed: retried on another one, never scored 0."""
     SETUP = "setup"
     """The task could not be prepared: retried on another desktop."""
+    ENV = "env"
+    """A bug in the environment or one of its tools: tried once more, never scored."""
     EVALUATOR = "evaluator"
     """The attempt could not be judged: not scored."""
-    TIMEOUT = "timeout"
-    """The episode's time was used up."""
     WORKER = "worker"
     """The process that ran it died or hung: run again by itself, never scored 0."""
     CANCELLED = "cancelled"
@@ -118,6 +119,10 @@ class ActionError(DeskrollError):
     """An action is malformed; the message names the field and the allowed values, so a model can mend it."""
 
     failure = FailureClass.AGENT
+
+
+class ToolError(DeskrollError):
+    """What a tool was called for cannot be done; the message is for the model that called it."""
 
 
 class AgentError(DeskrollError):
@@ -198,10 +203,10 @@ class EvaluatorError(DeskrollError):
     failure = FailureClass.EVALUATOR
 
 
-class EpisodeTimeout(DeskrollError):
-    """An episode used up its time."""
+class EnvError(DeskrollError):
+    """An environment or one of its tools has a bug."""
 
-    failure = FailureClass.TIMEOUT
+    failure = FailureClass.ENV
 
 
 class WorkerLost(DeskrollError):
@@ -230,7 +235,7 @@ _BY_CLASS: dict[FailureClass, type[DeskrollError]] = {
     FailureClass.DESKTOP: DesktopError,
     FailureClass.SETUP: SetupError,
     FailureClass.EVALUATOR: EvaluatorError,
-    FailureClass.TIMEOUT: EpisodeTimeout,
+    FailureClass.ENV: EnvError,
 }
 
 
@@ -242,9 +247,10 @@ def comes_from_outside(error: BaseException) -> bool:
 
 
 @contextmanager
-def boundary(culprit: FailureClass, what: str) -> Iterator[None]:
+def boundary(culprit: FailureClass, what: str, *, bug: FailureClass | None = None) -> Iterator[None]:
     """Turn any plain exception that leaves the block into the error class of `culprit`.
 
+    `bug`: whose fault it is where nobody raised it for people to read, if that is another's.
     Errors that already carry a failure class, a `StoreError`, and cancellation pass through unchanged. Code that wants
     to end the whole program (`sys.exit`) has failed like any other: the program is not its own.
     """
@@ -255,13 +261,14 @@ def boundary(culprit: FailureClass, what: str) -> Iterator[None]:
     except DeskrollError as error:
         if error.failure is not None or isinstance(error, StoreError):
             raise
-        made = _BY_CLASS[culprit](f"{what}: {error}")
+        blamed = culprit if error.unforeseen is None else bug or culprit
+        made = _BY_CLASS[blamed](f"{what}: {error}")
         made.unforeseen, made.trace = error.unforeseen, error.trace
         raise made from error
     except BaseException as error:
         if comes_from_outside(error):
             raise
-        made = _BY_CLASS[culprit](f"{what}: {type(error).__name__}: {error}")
+        made = _BY_CLASS[bug or culprit](f"{what}: {type(error).__name__}: {error}")
         made.unforeseen = error
         raise made from error
 

@@ -9,7 +9,7 @@ import pytest
 from deskroll.actions import Answer, Click, Done, Fail, ToolCall
 from deskroll.envs import Ending, env_kind, env_settings
 from deskroll.envs.tooled import LONGEST_RESULT, ToolEnv, ToolFunction, ToolSettings
-from deskroll.errors import ActionError, ConfigError, InputError
+from deskroll.errors import ActionError, ConfigError, InputError, ToolError
 from deskroll.types import Record, StopReason, Task, ToolRequest
 
 TASK = Task(id="a", instruction="What is it?", answer="Forty Two")
@@ -33,7 +33,9 @@ class Talker(ToolEnv):
         async def say(said: Said) -> str:
             self.heard.append(said.words)
             if said.words == "fail":
-                raise RuntimeError("it broke\x1b[2J " + "x" * 10_000)
+                raise ToolError("it cannot be said\x1b[2J " + "x" * 10_000)
+            if said.words == "stumble":
+                raise IndexError("the tool's own bug")
             return said.words * said.times
 
         return {"say": ToolFunction("say", "Say something.", Said, say)}
@@ -52,13 +54,18 @@ async def test_calls_run_in_order_and_each_has_a_result() -> None:
     assert (moment.stop, moment.answer) == (None, None)
 
 
-async def test_a_tool_that_fails_is_a_result_and_not_the_end() -> None:
+async def test_what_a_tool_cannot_do_is_a_result_and_not_the_end() -> None:
     moment = await Talker().step([say("fail"), say("on we go")])
     failed, went_on = moment.observation.results
-    assert failed.startswith("error: RuntimeError: it broke [2J xxx")
+    assert failed.startswith("error: ToolError: it cannot be said [2J xxx")
     assert "\x1b" not in failed
     assert len(failed) < 600
     assert went_on == "on we go"
+
+
+async def test_a_bug_of_a_tool_is_no_result() -> None:
+    with pytest.raises(IndexError, match="the tool's own bug"):
+        await Talker().step([say("stumble"), say("on we go")])
 
 
 async def test_what_a_tool_says_is_bounded_and_printable() -> None:

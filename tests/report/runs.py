@@ -29,7 +29,7 @@ KINDS = {
     FailureClass.DESKTOP: ("DesktopLost", "local-7f3a: the guest does not answer any more"),
     FailureClass.SETUP: ("SetupError", "download of budget.xlsx: 404"),
     FailureClass.EVALUATOR: ("EvaluatorError", "compare_table: the result file is no workbook"),
-    FailureClass.TIMEOUT: ("EpisodeTimeout", "the episode's 900 s are used up"),
+    FailureClass.ENV: ("EnvError", "the environment: IndexError: list index out of range"),
     FailureClass.WORKER: ("WorkerLost", "worker 2 was killed by signal 9"),
     FailureClass.CANCELLED: ("Cancelled", "somebody stopped it"),
 }

@@ -61,7 +61,7 @@ def test_json_is_the_summary(full_run: Path) -> None:
     summary = msgspec.json.decode(done.stdout, type=Summary)
     assert summary == Results.read(full_run).summary()
     assert {row.failure_class for row in summary.failures} == {
-        "agent", "model", "desktop", "setup", "evaluator", "timeout", "worker", "cancelled"
+        "agent", "model", "desktop", "setup", "env", "evaluator", "worker", "cancelled"
     }  # fmt: skip
     assert summary.retried == 5
     assert [part.planned for part in summary.domains] == [16, 16, 14, 14]

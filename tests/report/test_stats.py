@@ -220,6 +220,6 @@ def test_a_summary_is_written_whole_and_comes_back() -> None:
 
 def test_a_score_is_read_from_the_record_and_nothing_else() -> None:
     timed_out = msgspec.structs.replace(
-        episode("a", None, failure=FailureClass.TIMEOUT), score=Score(value=1.0, reason="judged as it stood")
+        episode("a", None, failure=FailureClass.ENV), score=Score(value=1.0, reason="judged as it stood")
     )
     assert outcome_of(timed_out) is Outcome.SUCCESS

@@ -22,7 +22,7 @@ from deskroll.envs.base import Ending, Means, Moment
 from deskroll.envs.math import MathEnv
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.tooled import ToolSettings
-from deskroll.errors import DeathCause, DesktopLost, DesktopTimeout, ModelError
+from deskroll.errors import DeathCause, DesktopLost, DesktopTimeout, ModelError, SetupError
 from deskroll.types import Decision, Observation, Score, Task, Tool, ToolRequest
 
 
@@ -67,7 +67,9 @@ class FailingEnv(MathEnv):
 
     async def reset(self) -> Observation:
         if self._fails == "setup":
-            raise ValueError("the file is not there")
+            raise SetupError("the file is not there")
+        if self._fails == "bug":
+            raise ValueError("the environment's own bug")
         if self._fails == "slow setup":
             await asyncio.sleep(3600)
         return await super().reset()
@@ -102,6 +104,13 @@ class DyingEnv(OSWorldEnv):
             await self._together.setdefault(asyncio.get_running_loop(), asyncio.Barrier(int(many))).wait()
         cause = DeathCause(self._task.metadata.get("cause", "inside"))
         raise DesktopLost(f"desktop {self._desktop.id} is gone", cause)
+
+
+class BuggyDesktopEnv(OSWorldEnv):
+    """Stumbles at the agent's first action, as only its own code can."""
+
+    async def step(self, actions: Sequence[Action]) -> Moment:
+        raise IndexError("the environment's own bug")
 
 
 class OddEnv(MathEnv):

@@ -16,7 +16,7 @@ from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, u
 
 PLACES = ["setup", "step", "score", "close"]
 BACKENDS = pytest.mark.parametrize("backend", ["inline", "process"])
-NONE = {"model": 0, "desktop": 0, "setup": 0, "evaluator": 0}
+NONE = {"model": 0, "desktop": 0, "setup": 0, "env": 0, "evaluator": 0}
 
 
 @BACKENDS
@@ -27,7 +27,7 @@ async def test_of_an_environment(runs: Runs, backend: str) -> None:
     )
     outcomes = await asyncio.wait_for(work, 60)
     assert [_blamed(each.failure) for each in outcomes] == [
-        FailureClass.SETUP, FailureClass.DESKTOP, FailureClass.EVALUATOR, None
+        FailureClass.ENV, FailureClass.ENV, FailureClass.EVALUATOR, None
     ]  # fmt: skip
     assert [each.score.value for each in outcomes] == [None, None, None, 1.0]
     assert all("cancelled from within" in each.failure.message for each in outcomes if each.failure)

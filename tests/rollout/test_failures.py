@@ -43,18 +43,20 @@ ROWS = [
     ({"agent": "tests.rollout.parts:InterruptingAgent", "backend": "process"}, {}, FailureClass.AGENT, 0.0, 1),
     ({"agent": "tests.rollout.parts:WordyAgent"}, {}, FailureClass.AGENT, 0.0, 1),
     ({"agent": "tests.rollout.parts:SilentAgent"}, {}, FailureClass.AGENT, 0.0, 1),
-    ({"env": ODD}, {"odd": "tools"}, FailureClass.SETUP, None, 2),
-    ({"env": ODD}, {"odd": "decode"}, FailureClass.DESKTOP, None, 2),
+    ({"env": ODD}, {"odd": "tools"}, FailureClass.ENV, None, 2),
+    ({"env": ODD}, {"odd": "decode"}, FailureClass.ENV, None, 2),
     ({"env": ODD}, {"odd": "nan"}, FailureClass.EVALUATOR, None, 2),
     ({"env": ODD, "backend": "process"}, {"odd": "float"}, FailureClass.EVALUATOR, None, 2),
     ({"env": FAILING}, {"fails": "setup"}, FailureClass.SETUP, None, 2),
+    ({"env": FAILING}, {"fails": "bug"}, FailureClass.ENV, None, 2),
+    ({"env": "tests.rollout.parts:BuggyDesktopEnv", "provider": "sim"}, {}, FailureClass.ENV, None, 2),
     ({"env": FAILING}, {"fails": "score"}, FailureClass.EVALUATOR, None, 2),
     ({"env": "tests.rollout.parts:CrashingEnv", "backend": "process"}, {"crash": "exit"}, FailureClass.WORKER, None, 2),
 ]
 IDS = [
     "agent", "model", "desktop", "wedged", "died twice", "died, nobody knows why", "killed twice", "babble",
     "exit", "exit of a worker", "interrupt", "no action", "no decision",
-    "bad tools", "bad decode", "nan", "no score", "setup", "evaluator", "worker",
+    "bad tools", "bad decode", "nan", "no score", "setup", "bug", "bug on a desktop", "evaluator", "worker",
 ]  # fmt: skip
 
 
@@ -62,7 +64,7 @@ IDS = [
 async def test_each_class_of_failure(
     runs: Runs, settings: dict[str, Any], task: dict[str, str], blamed: FailureClass, score: float | None, attempts: int
 ) -> None:
-    alike = "agent" in settings or "DyingEnv" in settings.get("env", "")  # then every task fails, not only the first
+    alike = "agent" in settings or "provider" in settings  # then every task fails, not only the first
     tasks = questions(3, **task) if alike else [*questions(1, **task), *questions(3)[1:]]
     say = script(CLICK, ANSWER) if settings.get("provider") else script(CALCULATE, ANSWER)
     await runs.run(say, tasks, **settings, retries=RETRIES, workers=1)

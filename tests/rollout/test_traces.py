@@ -113,7 +113,7 @@ async def test_an_agents_traceback_is_kept_and_named(runs: Runs, backend: str) -
     assert "error.txt" in [each["name"] for each in stored["files"]]
 
 
-@pytest.mark.parametrize(("where", "blamed"), [("reset", "setup"), ("score", "evaluator"), ("made", "agent")])
+@pytest.mark.parametrize(("where", "blamed"), [("reset", "env"), ("score", "evaluator"), ("made", "agent")])
 async def test_a_traceback_of_the_environment_its_evaluation_and_making_the_agent(
     runs: Runs, where: str, blamed: str
 ) -> None:
@@ -145,15 +145,12 @@ async def test_what_is_not_the_end_of_it_is_kept_too(runs: Runs) -> None:
     assert b"ArithmeticError: in close" in runs.read().attempt(episode.key, 1).read("close-error.txt")
 
 
-async def test_a_tools_traceback_is_kept_a_few_times(runs: Runs) -> None:
-    (episode,) = await runs.run(
-        script(ANSWER), questions(1), env=f"{HERE}:BrokenTools", agent=f"{HERE}:ToolAgent", limits={"max_turns": 9}
-    )
-    attempt = runs.read().attempt(episode.key, 1)
-    assert attempt.steps()[0].results == ("error: IndexError: the tool's own bug",)
-    kept = [name for name in attempt.files() if name.startswith("tool-error")]
-    assert len(kept) == 5
-    assert b"in _stumble\n" in attempt.read(kept[0])
+async def test_a_tools_bug_is_not_told_to_the_model_as_its_mistake(runs: Runs) -> None:
+    episode, trace = await failed(runs, questions(1), env=f"{HERE}:BrokenTools", agent=f"{HERE}:ToolAgent")
+    assert episode.failure is not None
+    assert (episode.failure.failure_class, episode.score.value, episode.attempt) == ("env", None, 2)
+    assert "in _stumble\n" in trace
+    assert trace.rstrip().endswith("IndexError: the tool's own bug")
 
 
 async def test_no_secret_is_kept_of_it(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

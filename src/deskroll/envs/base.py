@@ -59,8 +59,6 @@ class Means:
     """Whether the agent reads accessibility trees itself (`Observation.raw_tree`)."""
     keep: Callable[[str, bytes], object] = lambda name, data: None
     """Keeps a file with the attempt, under that name."""
-    note_error: Callable[[BaseException], object] = lambda error: None
-    """Keeps where an exception came from with the attempt, for one that is not the end of it: a tool's."""
     folder: Path = Path()
     """Where the file of tasks is: paths in tasks are relative to it."""
 

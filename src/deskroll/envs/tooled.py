@@ -17,7 +17,7 @@ from deskroll.actions import Action, Answer, Done, Fail, ToolCall
 from deskroll.desktops.base import DesktopSpec
 from deskroll.envs.answers import AnswerSettings, judge_answer
 from deskroll.envs.base import Ending, Means, Moment
-from deskroll.errors import ActionError, DeskrollError, FailureClass, InputError, comes_from_outside, plain
+from deskroll.errors import ActionError, DeskrollError, FailureClass, InputError, plain
 from deskroll.types import Observation, Record, Score, StopReason, Task, Tool, ToolRequest
 
 LONGEST_RESULT = 20_000
@@ -42,21 +42,14 @@ class ToolFunction:
             raise ActionError(f"{call.name}: the arguments do not fit: {error}; see the tool's parameters") from None
         return ToolCall(name=call.name, arguments=msgspec.to_builtins(arguments), call_id=call.id)
 
-    async def __call__(self, call: ToolCall, note: Callable[[BaseException], object] = lambda error: None) -> str:
-        """Run it; whatever it raises is its result, unless that is known to be no fault of the agent.
-
-        `note` gets whatever was not raised on purpose.
-        """
+    async def __call__(self, call: ToolCall) -> str:
+        """Run it; what it raises for the model to read is its result, and anything else is a bug of its own."""
         try:
             arguments = msgspec.convert(call.arguments, self._arguments)
             return plain(await self._run(arguments), LONGEST_RESULT, keep="\n\t")
-        except BaseException as error:
-            if comes_from_outside(error):
+        except DeskrollError as error:
+            if error.failure not in (None, FailureClass.AGENT):
                 raise
-            if isinstance(error, DeskrollError) and error.failure not in (None, FailureClass.AGENT):
-                raise
-            if not isinstance(error, DeskrollError):
-                note(error)
             return f"error: {type(error).__name__}: {plain(str(error))}"
 
 
@@ -131,7 +124,7 @@ class ToolEnv:
         for action in actions:
             match action:
                 case ToolCall(name=name):
-                    results.append(await self._functions[name](action, self._means.note_error))
+                    results.append(await self._functions[name](action))
                 case Answer(text=text):
                     return Moment(observation=_seen(results), stop=StopReason.ANSWER, answer=text)
                 case Done() | Fail():

@@ -15,9 +15,9 @@ from deskroll.rollout.live import Live
 
 
 @contextmanager
-def blaming(live: Live, culprit: FailureClass, what: str) -> Iterator[None]:
+def blaming(live: Live, culprit: FailureClass, what: str, *, bug: FailureClass | None = None) -> Iterator[None]:
     """A `boundary`, also for a cancellation that nobody has sent."""
-    with boundary(culprit, what), from_within(live):
+    with boundary(culprit, what, bug=bug), from_within(live):
         yield
 
 

@@ -59,6 +59,8 @@ class RetrySettings(Settings):
     """After a desktop failed."""
     setup: int = Field(default=2, ge=0)
     """After the task could not be prepared."""
+    env: int = Field(default=1, ge=0)
+    """After a bug in the environment or one of its tools."""
     evaluator: int = Field(default=1, ge=0)
     """After the attempt could not be judged."""
     backoff: float = Field(default=1.0, ge=0)

@@ -67,11 +67,11 @@ async def run_episode(live: Live, kit: Kit) -> Episode | None:
 async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | None) -> None:
     task, limits = live.order.task, kit.spec.limits
     live.begin()
-    with boundary(FailureClass.SETUP, f"task {task.id!r}"):
+    with boundary(FailureClass.SETUP, f"task {task.id!r}", bug=FailureClass.ENV):
         env = kit.env(live.order, desktop, notes)
     try:
         async with within(limits.setup_timeout, SetupError, f"the set-up of task {task.id!r}"):
-            with blaming(live, FailureClass.SETUP, f"task {task.id!r}"):
+            with blaming(live, FailureClass.SETUP, f"task {task.id!r}", bug=FailureClass.ENV):
                 observation = await env.reset()
                 tools = env.tools
         with boundary(FailureClass.AGENT, f"agent {kit.spec.agent}"):
@@ -126,7 +126,7 @@ def _checked(given: object) -> Decision:
 async def _step(env: Env, decision: Decision, live: Live) -> Moment:
     if not decision.actions:
         return Moment(observation=Observation(results=(decision.problem,)))
-    with blaming(live, FailureClass.DESKTOP, "the environment"):
+    with blaming(live, FailureClass.ENV, "the environment"):
         return await env.step(decision.actions)
 
 

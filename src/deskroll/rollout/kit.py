@@ -41,13 +41,6 @@ class Leases(Protocol):
         """Wait for a desktop and hold it for the length of the block."""
 
 
-class AttemptNotes(Notes, Protocol):
-    """Where it is written down what an attempt's environment uses and leaves."""
-
-    def tool_failed(self, error: BaseException) -> None:
-        """Keep where in a tool's code it came from."""
-
-
 class Kit:
     """Use with `async with Kit.open(...)`."""
 
@@ -139,7 +132,7 @@ class Kit:
             finally:
                 live.look = None
 
-    def env(self, order: Order, desktop: Desktop | None, notes: AttemptNotes) -> Env:
+    def env(self, order: Order, desktop: Desktop | None, notes: Notes) -> Env:
         """The environment of one attempt, of which these notes are taken."""
         task = order.task
         kind, settings = self._kind(task.env or self.spec.env)
@@ -149,7 +142,6 @@ class Kit:
             judge=NotedModel(self._judge, notes, "judged.json"),
             raw_tree=reads_tree(self._agent_kind),
             keep=notes.keep,
-            note_error=notes.tool_failed,
             folder=Path(self.spec.folder),
         )
         return kind(task, settings, means)
@@ -165,7 +157,7 @@ class Kit:
         spec = kind.desktop_spec(order.task, settings)
 
         def decode(call: ToolRequest) -> Sequence[Action]:
-            with boundary(FailureClass.DESKTOP, "the environment"):  # an ActionError is the agent's, and says so
+            with boundary(FailureClass.ENV, "the environment"):  # an ActionError is the agent's, and says so
                 return env.decode(call)
 
         around = Surroundings(

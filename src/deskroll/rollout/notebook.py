@@ -12,14 +12,13 @@ from deskroll.errors import DeskrollError, EvaluatorError, FailureClass
 from deskroll.rollout.budget import Budget
 from deskroll.rollout.kit import Kit
 from deskroll.rollout.live import Live
-from deskroll.rollout.traces import CLOSE_ERROR, ERROR, TOOL_ERROR
+from deskroll.rollout.traces import CLOSE_ERROR, ERROR
 from deskroll.scoring.excerpt import shorten
 from deskroll.store import AttemptWriter
 from deskroll.types import Completion, Decision, Episode, Failure, Observation, Phase, Score, Step, StopReason
 
 LONGEST_ANSWER = 100_000
 """Characters of an answer that are kept with the outcome; all of it is in the conversation."""
-_MOST_TOOL_ERRORS = 5
 
 
 class Notebook:
@@ -37,7 +36,7 @@ class Notebook:
         self._traces = kit.traces
         self._shown = kit.storage.shown
         self._model = kit.model_name
-        self._steps = self._actions = self._tool_errors = 0
+        self._steps = self._actions = 0
         self._versions: dict[str, None] = {}
         self._stop = StopReason.FAILURE
         self._answer: str | None = None
@@ -50,12 +49,6 @@ class Notebook:
     def keep(self, name: str, data: bytes) -> None:
         """Keep a file with the attempt."""
         self.writer.file(name, data)
-
-    def tool_failed(self, error: BaseException) -> None:
-        """Keep where in a tool's code an exception came from; of one that shows itself again and again, a few."""
-        self._tool_errors += 1
-        if self._tool_errors <= _MOST_TOOL_ERRORS:
-            self._traced(error, TOOL_ERROR)
 
     def used(self, completion: Completion) -> None:
         """Count an answer that the environment had from a model."""

@@ -8,9 +8,9 @@ desktop     `desktop` times, on another desktop       not scored
             agent's first action: once; a second
             such death elsewhere                      the agent's: desktop_lost, scored 0
 setup       `setup` times, on another desktop         not scored
+env         `env` times                               not scored
 evaluator   `evaluator` times                         not scored
 worker      once, alone in a process                  not scored
-timeout     never                                     not scored
 cancelled   never now; a resume does it               no outcome
 """
 
@@ -32,6 +32,7 @@ class Retries(Record, frozen=True):
     model: int = 2
     desktop: int = 3
     setup: int = 2
+    env: int = 1
     evaluator: int = 1
     backoff: float = 1.0
     """Pause before the first retry, in seconds; doubled with each further one, and varied by half."""
@@ -56,7 +57,7 @@ def judge(history: Sequence[Episode], retries: Retries, *, alone: bool, dice: ra
     match last.failure.failure_class:
         case FailureClass.CANCELLED:
             return Verdict()
-        case FailureClass.AGENT | FailureClass.TIMEOUT:
+        case FailureClass.AGENT:
             return Verdict(seal=last)
         case FailureClass.WORKER:
             return Verdict(seal=last) if alone else Verdict(again=True, isolated=True)

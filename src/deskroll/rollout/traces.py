@@ -17,8 +17,8 @@ from deskroll.rollout.redaction import masked_text, secrets_of
 
 ERROR = "error.txt"
 """The file of an attempt that holds the traceback of its failure."""
-TOOL_ERROR, CLOSE_ERROR = "tool-error.txt", "close-error.txt"
-"""The same of what was not the end of it: a tool's exception, and one of closing the environment."""
+CLOSE_ERROR = "close-error.txt"
+"""The same of what was not the end of it: of closing the environment."""
 _FOLDERS = ("PWD", "OLDPWD")
 """Variables that hold folders, though `pwd` in a name stands for a password elsewhere."""
 _LONGEST = 50_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from deskroll.errors import ToolError
 
-class PageError(Exception):
+
+class PageError(ToolError):
     """A page cannot be had, or a query has no result; the message says why, in words of our own."""
