@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import math
 import time
 from typing import Any, Protocol, TypeVar
 
@@ -151,8 +152,13 @@ class Tool(Record, frozen=True):
     """A JSON Schema of its arguments."""
 
 
-SUCCESS = 1 - 1e-9
-"""A score from here on is a success; below 1 by what adding fractions loses."""
+_SUCCESS = 1 - 1e-9
+"""Below 1 by what adding fractions loses."""
+
+
+def is_success(score: float | None) -> bool:
+    """Whether a score is the full one; none is not."""
+    return score is not None and math.isfinite(score) and score >= _SUCCESS
 
 
 class Score(Record, frozen=True):
@@ -292,6 +298,20 @@ class Episode(Record, frozen=True):
     ended_at: float = 0.0
     seconds: dict[str, float] = {}
     """Duration by phase; the names are those of `Phase`."""
+
+    @property
+    def points(self) -> float | None:
+        """The score that counts; None where it is unscored."""
+        value = self.score.value
+        if value is not None and math.isfinite(value):
+            return float(value)
+        agent_failed = self.failure is not None and self.failure.failure_class is FailureClass.AGENT
+        return 0.0 if agent_failed else None
+
+    @property
+    def success(self) -> bool:
+        """Whether it has the full score."""
+        return is_success(self.score.value)
 
 
 class Event(Record, frozen=True):

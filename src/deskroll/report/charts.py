@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from deskroll.errors import plain
 from deskroll.report import words
-from deskroll.report.outcome import Outcome, outcome_of, score_of
+from deskroll.report.outcome import Outcome, outcome_of
 from deskroll.report.stats import NO_DOMAIN
 from deskroll.report.summary import Summary
 from deskroll.report.timeline import Start, Timeline, timeline
@@ -78,7 +78,7 @@ def _scores(episodes: Sequence[Episode]) -> Bars:
         counts = Counter(
             min(_BINS - 1, max(0, math.floor(score * _BINS + 1e-9)))
             for episode in episodes
-            if outcome_of(episode) is outcome and (score := score_of(episode)) is not None
+            if outcome_of(episode) is outcome and (score := episode.points) is not None
         )
         if counts:
             parts[outcome.value] = [counts[place] for place in range(_BINS)]

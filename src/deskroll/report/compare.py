@@ -13,7 +13,7 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 
 from deskroll.report.intervals import Interval
-from deskroll.report.outcome import by_task, score_of, succeeded, unscored_because
+from deskroll.report.outcome import by_task, unscored_because
 from deskroll.report.significance import mcnemar, paired_means, paired_rates, sign_flip
 from deskroll.types import Episode, Record
 
@@ -147,8 +147,8 @@ def _tested(pairs: Pairs) -> tuple[Procedure, float | None, tuple[float, float] 
     scores = [(_mean(x) or 0.0, _mean(y) or 0.0) for x, y in pairs]
     means = tuple(math.fsum(side) / len(pairs) for side in zip(*scores, strict=True))
     if all(len(x) == len(y) == 1 for x, y in pairs) and all(_whole(a) and _whole(b) for a, b in scores):
-        gained = sum(succeeded(y[0]) and not succeeded(x[0]) for x, y in pairs)
-        lost = sum(succeeded(x[0]) and not succeeded(y[0]) for x, y in pairs)
+        gained = sum(y[0].success and not x[0].success for x, y in pairs)
+        lost = sum(x[0].success and not y[0].success for x, y in pairs)
         interval = paired_rates(gained, lost, len(pairs))
         return Procedure.MCNEMAR, mcnemar(gained, lost), (means[0], means[1]), interval
     differences = [y - x for x, y in scores]
@@ -160,7 +160,7 @@ def _whole(score: float) -> bool:
 
 
 def _mean(episodes: Sequence[Episode]) -> float | None:
-    scores = [score for episode in episodes if (score := score_of(episode)) is not None]
+    scores = [score for episode in episodes if (score := episode.points) is not None]
     return math.fsum(scores) / len(scores) if scores else None
 
 
@@ -191,7 +191,7 @@ def _missing(task: str, *, in_b: bool, plans: Plans) -> Change:
 def _side(episodes: list[Episode]) -> Side | None:
     if not episodes:
         return None
-    unscored = [unscored_because(episode) for episode in episodes if score_of(episode) is None]
+    unscored = [unscored_because(episode) for episode in episodes if episode.points is None]
     first = min(episodes, key=lambda episode: episode.key)
     return Side(
         score=_mean(episodes),

@@ -8,12 +8,11 @@ no score is unscored, with the class of its failure.
 from __future__ import annotations
 
 import enum
-import math
 from collections import defaultdict
 from collections.abc import Iterable
 
 from deskroll.errors import FailureClass
-from deskroll.types import SUCCESS, Episode, StopReason
+from deskroll.types import Episode, StopReason
 
 NO_SCORE = "no_score"
 """Nothing failed, and yet nobody gave a score."""
@@ -30,29 +29,14 @@ class Outcome(enum.StrEnum):
     UNSCORED = "unscored"
 
 
-def score_of(episode: Episode) -> float | None:
-    """The number that counts; none where the episode is unscored."""
-    value = episode.score.value
-    if value is not None and math.isfinite(value):
-        return float(value)
-    agent_failed = episode.failure is not None and episode.failure.failure_class is FailureClass.AGENT
-    return 0.0 if agent_failed else None
-
-
-def succeeded(episode: Episode) -> bool:
-    """Whether it has the full score."""
-    score = score_of(episode)
-    return score is not None and score >= SUCCESS
-
-
 def outcome_of(episode: Episode) -> Outcome:
     """What came of it."""
-    score = score_of(episode)
-    if score is None:
+    points = episode.points
+    if points is None:
         return Outcome.UNSCORED
-    if score >= SUCCESS:
+    if episode.success:
         return Outcome.SUCCESS
-    return Outcome.PARTIAL if score > 0 else Outcome.FAILED
+    return Outcome.PARTIAL if points > 0 else Outcome.FAILED
 
 
 def unscored_because(episode: Episode) -> str:

@@ -14,7 +14,7 @@ import msgspec
 from deskroll.errors import plain
 from deskroll.report import words
 from deskroll.report.episode_view import times
-from deskroll.report.outcome import outcome_of, score_of, succeeded, unscored_because
+from deskroll.report.outcome import outcome_of, unscored_because
 from deskroll.report.results import Results
 from deskroll.store.paths import attempt_folder
 from deskroll.types import Episode, Record
@@ -101,13 +101,13 @@ def chosen(results: Results) -> list[Episode]:
     """The episodes of the table, in order; of too many, those first that were no success."""
     episodes = sorted(results.outcomes, key=lambda episode: episode.key)
     if len(episodes) > MAX_EPISODES:
-        episodes.sort(key=succeeded)
+        episodes.sort(key=lambda each: each.success)
     return episodes[:MAX_EPISODES]
 
 
 def row(number: int, episode: Episode, results: Results) -> Row:
     """An episode in the table."""
-    score, key = score_of(episode), episode.key
+    score, key = episode.points, episode.key
     seconds = max(0.0, episode.ended_at - episode.started_at)
     return Row(
         number=number,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from deskroll.report.outcome import by_group, score_of, succeeded
+from deskroll.report.outcome import by_group
 from deskroll.report.summary import PassAtK
 from deskroll.types import Episode
 
@@ -29,7 +29,7 @@ def pass_at_k(episodes: Iterable[Episode]) -> tuple[PassAtK, ...]:
     """For k = 1, 2, 4, 8 ... up to the most scored samples of a task; nothing where each has a single one."""
     groups = by_group(episodes)
     counts = [
-        (sum(score_of(episode) is not None for episode in group), sum(map(succeeded, group)))
+        (sum(episode.points is not None for episode in group), sum(each.success for each in group))
         for group in groups.values()
     ]
     if max(map(len, groups.values()), default=0) < 2:

@@ -13,7 +13,7 @@ import msgspec
 
 from deskroll.errors import InputError
 from deskroll.report.compare import Comparison, Side
-from deskroll.report.outcome import outcome_of, score_of, succeeded
+from deskroll.report.outcome import outcome_of
 from deskroll.report.results import Results
 from deskroll.store.paths import attempt_folder
 from deskroll.types import Episode, Phase
@@ -39,10 +39,10 @@ def episodes_csv(results: Results) -> str:
 
 
 def _episode(episode: Episode, results: Results) -> Sequence[Cell]:
-    key, usage, failure, score = episode.key, episode.usage, episode.failure, score_of(episode)
+    key, usage, failure, score = episode.key, episode.usage, episode.failure, episode.points
     return (
         key.phase, key.round, key.task, key.sample, episode.attempt, episode.domain, outcome_of(episode).value,
-        None if score is None else int(succeeded(episode)), score, episode.score.reason,
+        None if score is None else int(episode.success), score, episode.score.reason,
         episode.score.found, episode.score.expected, episode.stop.value,
         failure.failure_class.value if failure else None, failure.kind if failure else None,
         failure.message if failure else None, episode.steps, episode.actions,

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from deskroll.errors import FailureClass, plain
 from deskroll.report.consumption import consumption, time_under_way
 from deskroll.report.intervals import FLAT, Interval, clustered_rate, mean_interval, student_interval
-from deskroll.report.outcome import NO_SCORE, by_group, by_task, score_of, unscored_because
+from deskroll.report.outcome import NO_SCORE, by_group, by_task, unscored_because
 from deskroll.report.passk import pass_at_k
 from deskroll.report.summary import Estimate, FailureCount, Method, Missed, Summary, Tally
 from deskroll.report.words import counted
-from deskroll.types import SUCCESS, Episode, Record, Score
+from deskroll.types import Episode, Record, Score
 
 NO_DOMAIN = "(none)"
 """The name of the row of tasks without a domain."""
@@ -85,15 +85,16 @@ def tally(name: str, planned: int | None, episodes: Sequence[Episode]) -> Tally:
     """Count the outcomes of one part of a run."""
     attempted: dict[str, list[float]] = defaultdict(list)
     scored: dict[str, list[float]] = defaultdict(list)
+    won: dict[str, list[float]] = defaultdict(list)
     unscored: Counter[str] = Counter()
     for episode in episodes:
-        score, task = score_of(episode), episode.key.task
-        attempted[task].append(float(score is not None and score >= SUCCESS))
+        score, task = episode.points, episode.key.task
+        attempted[task].append(float(episode.success))
         if score is None:
             unscored[unscored_because(episode)] += 1
         else:
             scored[task].append(score)
-    won = [[float(score >= SUCCESS) for score in scores] for scores in scored.values()]
+            won[task].append(float(episode.success))
     return Tally(
         name=name,
         planned=planned,
@@ -101,9 +102,9 @@ def tally(name: str, planned: int | None, episodes: Sequence[Episode]) -> Tally:
         scored=len(episodes) - unscored.total(),
         unscored=unscored.total(),
         unscored_by=dict(unscored.most_common()),
-        successes=round(sum(map(sum, won))),
+        successes=round(sum(map(sum, won.values()))),
         over_attempted=_rate(list(attempted.values())),
-        over_scored=_rate(won),
+        over_scored=_rate([*won.values()]),
         mean_score=_mean_score(list(scored.values())),
     )
 
@@ -159,7 +160,7 @@ def failure_counts(outcomes: Iterable[Episode], retried: Iterable[Episode]) -> t
             counts[culprit] += 1
             kinds[culprit][episode.failure.kind] += 1
             said.setdefault((culprit, episode.failure.kind), episode.failure.message)
-            scored[culprit] += counts is final and score_of(episode) is not None
+            scored[culprit] += counts is final and episode.points is not None
     return tuple(
         FailureCount(
             failure_class=culprit.value,
@@ -178,14 +179,14 @@ def _no_score(outcomes: Iterable[Episode]) -> dict[str, int]:
     reasons = Counter(
         plain(episode.score.reason, _LONGEST_EXAMPLE) or "no reason is given"
         for episode in outcomes
-        if score_of(episode) is None and unscored_because(episode) == NO_SCORE
+        if episode.points is None and unscored_because(episode) == NO_SCORE
     )
     return dict(reasons.most_common(_MOST_REASONS))
 
 
 def _missed(outcomes: Iterable[Episode]) -> list[Missed]:
     told = (each for each in outcomes if each.failure is None or _is_compared(each.score))
-    scored = ((each, score) for each in told if (score := score_of(each)) is not None and score < SUCCESS)
+    scored = ((each, score) for each in told if (score := each.points) is not None and not each.success)
     first = heapq.nsmallest(_MOST_MISSED, scored, key=lambda pair: pair[0].key)
     return [
         Missed(

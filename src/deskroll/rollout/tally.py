@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from deskroll.store.index import Outcome
-from deskroll.types import SUCCESS, Episode, Record
+from deskroll.types import Episode, Record, is_success
 
 _NO_FAILURE = "none"
 
@@ -69,7 +69,7 @@ class Tally:
             self._unscored[episode.failure.failure_class if episode.failure else _NO_FAILURE] += 1
         else:
             self._scored += 1
-            self._successes += episode.score.value >= SUCCESS
+            self._successes += is_success(episode.score.value)
             self._score += episode.score.value
 
     def failed(self, episode: Episode, *, again: bool) -> None:

@@ -17,7 +17,7 @@ from deskroll.store.commit import write_all
 from deskroll.store.journal import whole
 from deskroll.store.local import LocalStorage
 from deskroll.store.storage import Storage, store_error
-from deskroll.types import SUCCESS, Episode, EpisodeKey
+from deskroll.types import Episode, EpisodeKey
 
 Describe = Callable[[EpisodeKey], str]
 """The question of an episode: what its task says."""
@@ -61,7 +61,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
             attempt=episode.attempt,
             question=question,
             answer=episode.answer,
-            success=None if score is None else score >= SUCCESS,
+            success=None if score is None else episode.success,
             score=score,
             reason=episode.score.reason,
             found=episode.score.found,
