@@ -6,7 +6,7 @@ Messages and tools cross this seam as encoded JSON: a screen is encoded once (`M
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Protocol
 
@@ -25,6 +25,21 @@ class EpisodeClock(Protocol):
 
     def credit(self, seconds: float) -> None:
         """So much of what has passed does not count."""
+
+
+class NoClock:
+    """The clock of somebody who does not count."""
+
+    def paused(self) -> AbstractContextManager[None]:
+        """See `EpisodeClock`."""
+        return nullcontext()
+
+    def asking(self) -> AbstractContextManager[None]:
+        """See `EpisodeClock`."""
+        return nullcontext()
+
+    def credit(self, seconds: float) -> None:
+        """See `EpisodeClock`."""
 
 
 episode_clock: ContextVar[EpisodeClock | None] = ContextVar("episode_clock", default=None)

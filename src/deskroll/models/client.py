@@ -23,12 +23,13 @@ from deskroll.models.base import (
     ModelCall,
     ModelForbidden,
     ModelRefused,
+    NoClock,
     Sampling,
     episode_clock,
 )
 from deskroll.models.body import Body
 from deskroll.models.dialect import Answered, Dialect, Request
-from deskroll.models.endpoint import Endpoint, NoClock, Reply, Unreachable
+from deskroll.models.endpoint import Endpoint, Reply, Unreachable
 from deskroll.models.openai import OpenAIChat
 from deskroll.models.prices import NO_PRICES, Prices, price_of
 from deskroll.models.retry import pause, retry_after

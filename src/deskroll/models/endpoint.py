@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -36,21 +36,6 @@ Reply = tuple[int, Mapping[str, str], bytes]
 
 class Unreachable(Exception):
     """A request brought no answer; the text says why, without addresses and headers."""
-
-
-class NoClock:
-    """The clock of somebody who does not count."""
-
-    def paused(self) -> AbstractContextManager[None]:
-        """See `EpisodeClock`."""
-        return nullcontext()
-
-    def asking(self) -> AbstractContextManager[None]:
-        """See `EpisodeClock`."""
-        return nullcontext()
-
-    def credit(self, seconds: float) -> None:
-        """See `EpisodeClock`."""
 
 
 class Endpoint:
