@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from deskroll.actions import Action
-from deskroll.envs import Moment
+from deskroll.envs import TurnResult
 from deskroll.envs.math import MathEnv
 from deskroll.types import Observation
 
@@ -40,12 +40,12 @@ class ScreensEnv(MathEnv):
     async def reset(self) -> Observation:
         return self._shown(await super().reset())
 
-    async def step(self, actions: Sequence[Action]) -> Moment:
-        moment = await super().step(actions)
-        if moment.stop is not None:
-            return moment
+    async def step(self, actions: Sequence[Action]) -> TurnResult:
+        turn = await super().step(actions)
+        if turn.stop is not None:
+            return turn
         self._turn += 1
-        return msgspec.structs.replace(moment, observation=self._shown(moment.observation))
+        return msgspec.structs.replace(turn, observation=self._shown(turn.observation))
 
     def _shown(self, observation: Observation) -> Observation:
         number = int(self._task.id.removeprefix("t"))

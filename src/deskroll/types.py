@@ -37,7 +37,7 @@ def checked(record: R, kind: type[R]) -> R:
         raise InputError(f"{kind.__name__}: {error}") from None
 
 
-class Phase(enum.StrEnum):
+class Stage(enum.StrEnum):
     """What an episode does at a moment. Every second of it belongs to exactly one of these."""
 
     PERMIT = "permit"
@@ -249,7 +249,7 @@ class Step(Record, frozen=True):
     screen: str = ""
     """File name of the screen that was seen after the actions."""
     seconds: dict[str, float] = {}
-    """Duration by phase: model, act, settle, observe."""
+    """Duration by stage: model, act, settle, observe."""
     settled: str = ""
     """`settled`, `capped` or `no_reaction`; empty where nothing had to settle."""
 
@@ -297,7 +297,7 @@ class Episode(Record, frozen=True):
     """Seconds since the epoch."""
     ended_at: float = 0.0
     seconds: dict[str, float] = {}
-    """Duration by phase; the names are those of `Phase`."""
+    """Duration by stage; the names are those of `Stage`."""
 
     @property
     def points(self) -> float | None:
@@ -326,7 +326,7 @@ class Event(Record, frozen=True):
     data: dict[str, Any] = {}
 
 
-class Scribe(Protocol):
+class ConversationLog(Protocol):
     """Where an agent's conversation is kept while it happens."""
 
     def message(self, stored: bytes) -> None:

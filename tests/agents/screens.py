@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deskroll.actions import Action
-from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings
+from deskroll.agents import Agent, AgentContext, agent_kind, agent_settings
 from deskroll.envs.osworld.spaces import SPACES
 from deskroll.errors import ActionError
 from deskroll.models.base import Model
@@ -60,18 +60,18 @@ def agent(
 ) -> Agent:
     """An agent by its name, on a screen, in an action space."""
     kind = agent_kind(name)
-    around = Surroundings(
+    context = AgentContext(
         model=model,
         tools=(SPACES[space].tool,),
         decode=lambda call: SPACES[space].decode(call, *SCREEN),
-        scribe=notes or Notes(),
+        log=notes or Notes(),
         task=task,
         sample=sample,
         screen=SCREEN,
         shown=shown,
         model_name=model_name,
     )
-    return kind(around, agent_settings(kind, options, name))
+    return kind(context, agent_settings(kind, options, name))
 
 
 @dataclass

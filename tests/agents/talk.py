@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deskroll.actions import Action, ToolCall
-from deskroll.agents import Surroundings
+from deskroll.agents import AgentContext
 from deskroll.agents.chat import ChatAgent, ChatSettings
 from deskroll.errors import ActionError
 from deskroll.models.scripted import Script, ScriptedServer, ToolUse, Turn
@@ -49,7 +49,7 @@ def decode(call: ToolRequest) -> Sequence[Action]:
 
 @dataclass
 class Notes:
-    """A scribe that keeps everything in memory."""
+    """A log that keeps everything in memory."""
 
     stored: list[bytes] = field(default_factory=list)
     images: dict[str, bytes] = field(default_factory=dict)
@@ -85,6 +85,6 @@ async def talking(*turns: Turn | str, **settings: Any) -> AsyncIterator[Talk]:
         client(server.url, retries=0) as model,
     ):
         notes = Notes()
-        around = Surroundings(model=model, tools=TOOLS, decode=decode, scribe=notes)
-        yield Talk(ChatAgent(around, ChatSettings(**settings)), server, notes)
+        context = AgentContext(model=model, tools=TOOLS, decode=decode, log=notes)
+        yield Talk(ChatAgent(context, ChatSettings(**settings)), server, notes)
         assert server.stats.refused == 0

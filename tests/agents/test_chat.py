@@ -7,7 +7,7 @@ import json
 import pytest
 
 from deskroll.actions import Answer, ToolCall
-from deskroll.agents import Surroundings, agent_kind, agent_settings
+from deskroll.agents import AgentContext, agent_kind, agent_settings
 from deskroll.agents.chat import ChatAgent, ChatSettings
 from deskroll.errors import ConfigError, InputError
 from deskroll.models.messages import WITHHELD
@@ -152,7 +152,7 @@ def call(call_id: str, name: str, arguments: str = '{"n": 1}') -> dict[str, obje
 async def talk_to(*answers: bytes, acts: int = 2) -> tuple[list[int], list[bytes]]:
     """How many actions came of each reply, and the requests, each of which a strict server takes."""
     async with canned(*answers) as server, client(server.url, retries=0) as model:
-        agent = ChatAgent(Surroundings(model=model, tools=TOOLS, decode=decode, scribe=Notes()), ChatSettings())
+        agent = ChatAgent(AgentContext(model=model, tools=TOOLS, decode=decode, log=Notes()), ChatSettings())
         counts = [len((await agent.act(results("fine", "fine"))).actions) for _ in range(acts)]
         for body in server.bodies:
             read_request(body)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from deskroll.actions import Answer, Click, Done, Fail, Typing, Wait
-from deskroll.agents import Surroundings, agent_kind, agent_settings
+from deskroll.agents import AgentContext, agent_kind, agent_settings
 from deskroll.errors import AgentError
 from deskroll.models.scripted import ToolUse, Turn
 from deskroll.types import Observation
@@ -108,9 +108,9 @@ async def test_a_long_result_says_that_it_is_cut(name: str) -> None:
 @NAMES
 def test_without_a_screen_there_is_nothing_to_do(name: str) -> None:
     kind = agent_kind(name)
-    around = Surroundings(model=NoModel(), tools=(), decode=no_tools, scribe=Notes())
+    context = AgentContext(model=NoModel(), tools=(), decode=no_tools, log=Notes())
     with pytest.raises(AgentError, match=f"agent {name} acts on a screen, and the environment has none"):
-        kind(around, agent_settings(kind, {}, name))
+        kind(context, agent_settings(kind, {}, name))
 
 
 # --- uitars ----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deskroll.envs.base import Means
+from deskroll.envs.base import EnvContext
 from deskroll.envs.math import MathEnv
 from deskroll.envs.rag import RagEnv
 from deskroll.envs.tooled import ToolEnv
@@ -56,7 +56,7 @@ async def test_the_search_finds_what_the_script_answers(task: Task, tmp_path: Pa
     settings = RagEnv.Settings.model_validate({"cache": tmp_path})
     RagEnv.check_task(task)
     turns = turns_of(task, "rag")
-    told = await results_of(RagEnv(task, settings, Means(folder=DATA)), turns)  # type: ignore[arg-type]
+    told = await results_of(RagEnv(task, settings, EnvContext(folder=DATA)), turns)  # type: ignore[arg-type]
     assert turns[-1] == {"text": task.answer}
     assert all(part in told for part in (task.answer or "").split(", ")), told
 

@@ -16,7 +16,7 @@ from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.desktops.providers.sim.settings import SimSettings
-from deskroll.envs import Ending, Means, env_kind
+from deskroll.envs import Ending, EnvContext, env_kind
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.errors import ActionError, EvaluatorError, FailureClass, InputError, SetupError
@@ -51,7 +51,7 @@ async def desktop() -> AsyncIterator[GuestDesktop]:
 
 
 def made(desktop: Desktop, settings: OSWorldSettings = SMALL, **fields: Any) -> OSWorldEnv:
-    return OSWorldEnv(task(**fields), settings, Means(desktop=desktop))
+    return OSWorldEnv(task(**fields), settings, EnvContext(desktop=desktop))
 
 
 # --- set-up ----------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ async def test_a_set_up_step_that_cannot_be_done(bad: dict[str, Any], words: str
 
 def test_it_is_nothing_without_a_desktop() -> None:
     with pytest.raises(SetupError, match="task 't' needs a desktop, and none was given"):
-        OSWorldEnv(task(), SMALL, Means())
+        OSWorldEnv(task(), SMALL, EnvContext())
 
 
 # --- what desktop it needs -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from deskroll.actions import Click
 from deskroll.desktops.base import DesktopSpec, StepResult
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.local.provider import LocalProvider
-from deskroll.envs import Means
+from deskroll.envs import EnvContext
 from deskroll.envs.osworld.elements import elements
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.observe import View
@@ -46,7 +46,7 @@ async def desktop() -> AsyncIterator[GuestDesktop]:
 
 
 def env(desktop: GuestDesktop, **options: Any) -> OSWorldEnv:
-    return OSWorldEnv(TASK, OSWorldSettings(**SIZE, **options), Means(desktop=desktop))
+    return OSWorldEnv(TASK, OSWorldSettings(**SIZE, **options), EnvContext(desktop=desktop))
 
 
 def call(env: OSWorldEnv, **arguments: Any) -> ToolRequest:

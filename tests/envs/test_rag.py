@@ -13,7 +13,7 @@ import pytest
 
 from deskroll.actions import ToolCall
 from deskroll.config import check
-from deskroll.envs.base import Means
+from deskroll.envs.base import EnvContext
 from deskroll.envs.rag import RagEnv
 from deskroll.envs.rag.index import opened
 from deskroll.envs.rag.passages import Document, passages_of
@@ -143,7 +143,7 @@ def test_before_a_run_all_indexes_are_built_or_it_is_said_what_is_missing(tmp_pa
 
 async def test_a_task_has_its_own_corpus(tmp_path: Path, corpus: Path) -> None:
     task = Task(id="own", instruction="q", metadata={"env_config": {"corpus": "corpus"}})
-    env = RagEnv(task, settings(tmp_path, corpus=tmp_path / "nowhere"), Means(folder=tmp_path))
+    env = RagEnv(task, settings(tmp_path, corpus=tmp_path / "nowhere"), EnvContext(folder=tmp_path))
     assert (await env.reset()).instruction == "q"
     assert "bees.md" in await told(env, "honey")
 

@@ -128,7 +128,7 @@ def test_kinds_by_name_and_by_path() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["deskroll.envs.math:evaluate", "deskroll.envs.base:Moment", "tests.envs.test_tooled:TASK"]
+    "path", ["deskroll.envs.math:evaluate", "deskroll.envs.base:TurnResult", "tests.envs.test_tooled:TASK"]
 )
 def test_what_is_no_environment_is_refused(path: str) -> None:
     with pytest.raises(InputError, match="is no environment"):

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from deskroll.actions import ToolCall
-from deskroll.envs import Means, env_kind, env_settings
+from deskroll.envs import EnvContext, env_kind, env_settings
 from deskroll.envs.tooled import LONGEST_RESULT
 from deskroll.envs.web import WebEnv, WebSettings
 from deskroll.errors import ActionError, ConfigError
@@ -191,7 +191,7 @@ async def test_a_summary_is_the_models_and_the_page_is_fenced() -> None:
         ScriptedServer(script, keep_requests=True) as server,
         client(server.url) as model,
         site({}) as served,
-        web_env(served.port, means=Means(model=model), summarise=True) as env,
+        web_env(served.port, context=EnvContext(model=model), summarise=True) as env,
     ):
         result = await visit(env, served.url("/good"))
         assert "The Alder is 283 kilometres long." in result
@@ -214,7 +214,7 @@ async def test_without_a_summary_the_page_itself_is_shown(said: str | None) -> N
         canned(answer if said is not None else model_http({"error": {"message": "no"}}, 400)) as server,
         client(server.url, retries=0) as model,
         site({}) as served,
-        web_env(served.port, means=Means(model=model), summarise=True) as env,
+        web_env(served.port, context=EnvContext(model=model), summarise=True) as env,
     ):
         result = await visit(env, served.url("/good"))
         assert "[the page could not be summarised: " in result

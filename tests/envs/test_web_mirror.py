@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deskroll.envs import Means
+from deskroll.envs import EnvContext
 from deskroll.envs.web import Outside, WebEnv, WebSettings
 from deskroll.errors import InputError
 from deskroll.tasks import load_tasks
@@ -192,8 +192,8 @@ def test_preparing_tells_what_it_found(root: Path, tmp_path: Path, monkeypatch: 
 
 
 async def test_a_task_names_its_own_folder_beside_its_file(root: Path) -> None:
-    means = Means(folder=root.parent)
-    async with web_env(task=with_config({"mirror": "pages"}), means=means, mirror="elsewhere") as env:
+    context = EnvContext(folder=root.parent)
+    async with web_env(task=with_config({"mirror": "pages"}), context=context, mirror="elsewhere") as env:
         assert "283 km" in await visit(env, "https://a.example/alder")
 
 
@@ -206,7 +206,7 @@ def turns_of(question: str) -> list[Mapping[str, list[dict[str, object]]]]:
 async def test_the_examples_answers_stand_in_what_the_tools_give(task: Task) -> None:
     assert task.answer is not None
     *using, last = turns_of(task.instruction)
-    env = WebEnv(task, WebSettings(), Means(folder=DATA), Outside(Names(), Sockets(), {}))
+    env = WebEnv(task, WebSettings(), EnvContext(folder=DATA), Outside(Names(), Sockets(), {}))
     results: list[str] = []
     for turn in using:
         for tool in turn["tools"]:

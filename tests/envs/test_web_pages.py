@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from deskroll.envs import Means
+from deskroll.envs import EnvContext
 from deskroll.envs.web.summary import LONGEST_PAGE
 from deskroll.envs.web.unpacking import MOST_MEMBERS
 from deskroll.models.scripted import Script, ScriptedServer
@@ -168,7 +168,7 @@ async def test_a_summary_of_a_part_says_so_to_both_sides() -> None:
         ScriptedServer(Script.replying("Nothing serves the goal."), keep_requests=True) as server,
         client(server.url) as model,
         site({"/long": http(LONG, Content_Type="text/plain")}) as served,
-        web_env(served.port, means=Means(model=model), summarise=True, page_mb=0.15) as env,
+        web_env(served.port, context=EnvContext(model=model), summarise=True, page_mb=0.15) as env,
     ):
         result = await visit(env, served.url("/long"))
         assert "Nothing serves the goal." in result
@@ -193,7 +193,7 @@ async def test_a_summary_of_all_of_a_page_says_nothing_of_parts() -> None:
         ScriptedServer(Script.replying("It is 283 km long."), keep_requests=True) as server,
         client(server.url) as model,
         site({}) as served,
-        web_env(served.port, means=Means(model=model), summarise=True) as env,
+        web_env(served.port, context=EnvContext(model=model), summarise=True) as env,
     ):
         assert "characters" not in await visit(env, served.url("/good"))
         assert "are shown]" not in json.loads(server.requests[-1])["messages"][1]["content"]
@@ -204,7 +204,7 @@ async def test_a_page_that_is_cut_and_could_not_be_summarised_says_both() -> Non
         canned(model_http({"error": {"message": "no"}}, 400)) as server,
         client(server.url, retries=0) as model,
         site({"/long": http(ALDER + LONG)}) as served,
-        web_env(served.port, means=Means(model=model), summarise=True, page_mb=0.01) as env,
+        web_env(served.port, context=EnvContext(model=model), summarise=True, page_mb=0.01) as env,
     ):
         result = await visit(env, served.url("/long"))
         assert "[the page could not be summarised: " in result

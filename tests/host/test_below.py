@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deskroll.envs import Means
+from deskroll.envs import EnvContext
 from deskroll.envs.rag.env import RagEnv
 from deskroll.envs.rag.settings import RagSettings
 from deskroll.envs.web import WebEnv, WebSettings
@@ -102,7 +102,7 @@ async def test_a_tasks_own_folder_that_is_a_link_out_is_refused(name: str, tmp_p
         with pytest.raises(InputError, match=rf"task 't': env_config.{name} leads out of the tasks' folder"):
             kind.prepare([task(path)], settings, folder)
     assert kind.prepare([task("within")], settings, folder), "a link that stays inside is as good as what it leads to"
-    env = kind(task("linked"), settings, Means(folder=folder))  # type: ignore[arg-type]
+    env = kind(task("linked"), settings, EnvContext(folder=folder))  # type: ignore[arg-type]
     with pytest.raises(InputError):
         await (env._opened() if isinstance(env, WebEnv) else env.reset())
 

@@ -15,10 +15,10 @@ from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 from deskroll.actions import Action, Answer
-from deskroll.agents.base import ModelProtocol, Surroundings
+from deskroll.agents.base import AgentContext, ModelProtocol
 from deskroll.agents.chat import ChatAgent
 from deskroll.config import Settings
-from deskroll.envs.base import Ending, Means, Moment
+from deskroll.envs.base import Ending, EnvContext, TurnResult
 from deskroll.envs.math import MathEnv
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.tooled import ToolSettings
@@ -61,7 +61,7 @@ class CrashingEnv(MathEnv):
 class FailingEnv(MathEnv):
     """Fails where the task's metadata says: `{"fails": "setup"|"step"|"score"|"desktop"|..., "times": FILE}`."""
 
-    def __init__(self, task: Task, settings: ToolSettings, means: Means | None = None) -> None:
+    def __init__(self, task: Task, settings: ToolSettings, means: EnvContext | None = None) -> None:
         super().__init__(task, settings, means)
         self._fails = task.metadata.get("fails")
 
@@ -74,7 +74,7 @@ class FailingEnv(MathEnv):
             await asyncio.sleep(3600)
         return await super().reset()
 
-    async def step(self, actions: Sequence[Action]) -> Moment:
+    async def step(self, actions: Sequence[Action]) -> TurnResult:
         if self._fails == "desktop":
             raise DesktopLost("desktop x is gone")
         if self._fails == "wedged":
@@ -99,7 +99,7 @@ class DyingEnv(OSWorldEnv):
 
     _together: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Barrier]] = WeakKeyDictionary()
 
-    async def step(self, actions: Sequence[Action]) -> Moment:
+    async def step(self, actions: Sequence[Action]) -> TurnResult:
         if many := self._task.metadata.get("together"):
             await self._together.setdefault(asyncio.get_running_loop(), asyncio.Barrier(int(many))).wait()
         cause = DeathCause(self._task.metadata.get("cause", "inside"))
@@ -109,7 +109,7 @@ class DyingEnv(OSWorldEnv):
 class BuggyDesktopEnv(OSWorldEnv):
     """Stumbles at the agent's first action, as only its own code can."""
 
-    async def step(self, actions: Sequence[Action]) -> Moment:
+    async def step(self, actions: Sequence[Action]) -> TurnResult:
         raise IndexError("the environment's own bug")
 
 
@@ -154,7 +154,7 @@ class LeakyEnv(MathEnv):
         await self._leak("setup")
         return await super().reset()
 
-    async def step(self, actions: Sequence[Action]) -> Moment:
+    async def step(self, actions: Sequence[Action]) -> TurnResult:
         await self._leak("step")
         return await super().step(actions)
 
@@ -219,7 +219,7 @@ class AnsweringAgent:
 
     Settings: ClassVar[type[NoSettings]] = NoSettings
 
-    def __init__(self, surroundings: Surroundings, settings: NoSettings) -> None:
+    def __init__(self, context: AgentContext, settings: NoSettings) -> None:
         pass
 
     async def act(self, observation: Observation) -> Decision:

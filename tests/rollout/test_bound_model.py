@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskroll.actions import Answer
-from deskroll.agents.base import Surroundings
+from deskroll.agents.base import AgentContext
 from deskroll.models.base import ModelCall, Sampling
 from deskroll.models.messages import Message
 from deskroll.rollout.bound_model import seed_of
@@ -21,8 +21,8 @@ KEYS = st.builds(EpisodeKey, phase=st.text(), round=st.integers(0, 9), task=st.t
 class CoolAgent(AnsweringAgent):
     """Brings a sampling of its own."""
 
-    def __init__(self, surroundings: Surroundings, settings: object) -> None:
-        self._model = surroundings.model
+    def __init__(self, context: AgentContext, settings: object) -> None:
+        self._model = context.model
 
     async def act(self, observation: Observation) -> Decision:
         call = ModelCall(sampling=Sampling(temperature=0.0))

@@ -62,7 +62,7 @@ async def test_that_was_sent_is_no_doing_of_the_agent(
         script(ANSWER), questions(1), agent=f"tests.rollout.parts:{agent}", backend=backend, workers=1, retries=NONE
     ) as session:
         work = asyncio.ensure_future(session.run())
-        await until(lambda: session.status().phases.get("model"), "the agent thinks")
+        await until(lambda: session.status().stages.get("model"), "the agent thinks")
         if error is None:
             session.stop(now=True)
         else:

@@ -98,7 +98,7 @@ async def test_stop_gives_back_what_has_no_desktop_yet(runs: Runs) -> None:
     desktops = {"env": "osworld", "provider": "sim", "num_vms": 2, "num_rollouts": 8}
     async with runs.open(script(ANSWER, latency=2.0), tasks, **desktops) as session:
         work = asyncio.create_task(session.run())
-        await until(lambda: session.status().phases == {"model": 2, "desktop": 6}, "two have a desktop")
+        await until(lambda: session.status().stages == {"model": 2, "desktop": 6}, "two have a desktop")
         session.stop()
         assert await session.engine.finishing() == 2
         outcomes = await work

@@ -11,9 +11,9 @@ import pytest
 from deskroll.actions import Click
 from deskroll.errors import DeskrollError, EvaluatorError
 from deskroll.rollout.backends.inline import InlineBackend
-from deskroll.rollout.live import Live
+from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.orders import EpisodeLimits, Order, RunSpec
-from deskroll.types import EpisodeKey, Phase, StopReason
+from deskroll.types import EpisodeKey, Stage, StopReason
 from tests.models.servers import Noted
 from tests.rollout import parts
 from tests.rollout.conftest import ANSWER, CALCULATE, DONE, INFEASIBLE, Runs, questions, script, until
@@ -46,9 +46,9 @@ async def test_what_a_model_is_let_off_is_noted_in_the_step_and_costs_no_turn(ru
 
 async def test_every_second_belongs_to_one_phase(runs: Runs) -> None:
     (episode,) = await runs.run(script(CALCULATE, ANSWER, latency=1.0), questions(1))
-    assert set(episode.seconds) <= set(Phase)
-    assert episode.seconds[Phase.MODEL] > 1.9
-    lived = episode.ended_at - episode.started_at + episode.seconds[Phase.PERMIT]
+    assert set(episode.seconds) <= set(Stage)
+    assert episode.seconds[Stage.MODEL] > 1.9
+    lived = episode.ended_at - episode.started_at + episode.seconds[Stage.PERMIT]
     assert sum(episode.seconds.values()) == pytest.approx(lived, abs=0.5)
 
 
@@ -147,13 +147,13 @@ async def test_closing_has_a_limit_of_its_own_and_says_when_it_was_cut(tmp_path:
 
 async def test_waiting_for_its_turn_is_no_time_in_a_phase() -> None:
     """Else the watchdog would take it for the silence of whoever is asked then."""
-    live = Live(ORDER)
-    live.enter(Phase.MODEL)
+    live = LiveAttempt(ORDER)
+    live.enter(Stage.MODEL)
     with live.waiting():
         since = live.activity().since
         await until(lambda: live.activity().since > since + 0.05, "its time stands still")
         with live.waiting():
             held = live.activity().seconds
     assert live.activity().seconds < held + 0.05
-    live.enter(Phase.ACT)
+    live.enter(Stage.ACT)
     await until(lambda: live.activity().seconds > 0.05, "its time goes on")

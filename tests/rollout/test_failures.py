@@ -19,7 +19,7 @@ from deskroll.report.results import Results
 from deskroll.rollout.session import Session
 from deskroll.store import AttemptWriter
 from deskroll.store.journal import Failed
-from deskroll.types import Episode, Phase, StopReason
+from deskroll.types import Episode, Stage, StopReason
 from tests.models.servers import said
 from tests.rollout.conftest import ANSWER, CALCULATE, CLICK, Runs, questions, script, until
 
@@ -313,7 +313,7 @@ async def test_a_model_slot_that_is_waited_for_is_no_silence_of_the_model(runs: 
         work = asyncio.create_task(session.run())
 
         def apart() -> float:
-            since = [each.since for each in session.status().activities if each.phase is Phase.MODEL]
+            since = [each.since for each in session.status().activities if each.stage is Stage.MODEL]
             return max(since) - min(since) if len(since) == 2 else 0.0
 
         await until(lambda: apart() > 1.0, "only one of them is silent")

@@ -13,7 +13,7 @@ from deskroll.rollout.engine import Engine
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.orders import Order
 from deskroll.store import RunInfo, RunStore
-from deskroll.types import Episode, EpisodeKey, Phase, Score, StopReason, Usage
+from deskroll.types import Episode, EpisodeKey, Score, Stage, StopReason, Usage
 from tests.rollout.conftest import questions
 
 EPISODES = 1500
@@ -42,7 +42,7 @@ class Instant:
         return Episode(
             key=EpisodeKey(phase="eval", round=0, task=f"{task}", sample=0), attempt=order.attempt,
             stop=StopReason.ANSWER, score=Score(value=1.0, reason=f"{task} is as expected"),
-            answer=f"{task:>{ANSWER}}", usage=Usage(prompt_tokens=1000), seconds=dict.fromkeys(Phase, 0.1),
+            answer=f"{task:>{ANSWER}}", usage=Usage(prompt_tokens=1000), seconds=dict.fromkeys(Stage, 0.1),
         )  # fmt: skip
 
     async def _look(self, ordered: int) -> None:

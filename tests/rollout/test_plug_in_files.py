@@ -9,7 +9,7 @@ import pytest
 
 from deskroll.errors import InputError
 from deskroll.importing import file_digest
-from deskroll.rollout.kit import Kit
+from deskroll.rollout.context import EpisodeContext
 from deskroll.rollout.orders import Keys, RunSpec
 from tests.commands import Commands
 
@@ -157,9 +157,9 @@ async def test_a_late_worker_runs_no_other_code_than_the_first(place: Path, tmp_
     (tmp_path / "run.json").write_text("{}")
     model = {"name": "x", "base_url": "http://127.0.0.1:9/v1"}
     spec = RunSpec(env=name, agent="noop", model=model, storage=str(tmp_path), plug_ins={name: file_digest(name)})
-    async with Kit.open(spec, Keys()):
+    async with EpisodeContext.open(spec, Keys()):
         pass
     (place / "my_env.py").write_text(ENV + "\n")
     with pytest.raises(InputError, match="has changed since the run began"):
-        async with Kit.open(spec, Keys()):
+        async with EpisodeContext.open(spec, Keys()):
             pass

@@ -57,7 +57,7 @@ async def test_a_pool_that_comes_back_costs_no_episode_its_score(runs: Runs, at:
             status = session.status()
             assert "the pool has served nobody" in status.attention[0]
             assert status.limit == "the pool, which serves nobody"
-            await until(lambda: session.status().phases.get("desktop") == 6, "all of them wait")
+            await until(lambda: session.status().stages.get("desktop") == 6, "all of them wait")
             stack.enter_context(served(at))
             outcomes = await work
     assert [each.score.value for each in outcomes] == [1.0] * EPISODES

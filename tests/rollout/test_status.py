@@ -18,7 +18,7 @@ from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.orders import Activity, Vitals
 from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, endpoints_of, what_limits
 from deskroll.rollout.tally import Standing, Tally
-from deskroll.types import Episode, EpisodeKey, Failure, Phase, Score, StopReason
+from deskroll.types import Episode, EpisodeKey, Failure, Score, Stage, StopReason
 
 POOL = "desktops: 96% of waiting is for a free one: more desktops would help"
 
@@ -30,7 +30,7 @@ def standing(planned: int) -> Standing:
 
 
 @pytest.mark.parametrize(
-    ("planned", "phases", "said"),
+    ("planned", "stages", "said"),
     [
         (100, {"desktop": 2, "act": 2}, "desktops: 2 of 4 episodes wait for one; 96%"),
         (100, {"desktop": 2, "model": 2}, "desktops: 2 of 4 episodes wait for one; 96%"),
@@ -44,9 +44,9 @@ def standing(planned: int) -> Standing:
         (0, {}, "the run is starting"),
     ],
 )
-def test_what_limits_it(planned: int, phases: dict[str, int], said: str) -> None:
-    in_flight = sum(phases.values())
-    assert what_limits(standing(planned), in_flight, 4, phases, pool_limit=POOL).startswith(said)
+def test_what_limits_it(planned: int, stages: dict[str, int], said: str) -> None:
+    in_flight = sum(stages.values())
+    assert what_limits(standing(planned), in_flight, 4, stages, pool_limit=POOL).startswith(said)
 
 
 @pytest.mark.parametrize("planned", [100, 2])
@@ -55,13 +55,13 @@ def test_a_server_that_hangs_is_what_limits(planned: int) -> None:
     hung = EndpointLoad(url="http://m", in_flight=2, oldest_s=40.0, calls=9, since_answer_s=41.0)
     never = msgspec.structs.replace(hung, since_answer_s=None)
     for load in (hung, never):
-        for phases in ({"model": 2}, {"model": 2, "desktop": 10}):
-            said = what_limits(standing(planned), 2, 2, phases, [load], pool_limit=POOL)
+        for stages in ({"model": 2}, {"model": 2, "desktop": 10}):
+            said = what_limits(standing(planned), 2, 2, stages, [load], pool_limit=POOL)
             assert said == "the model's server, which has answered nobody for 40 s"
 
 
 @pytest.mark.parametrize(
-    ("phases", "changes"),
+    ("stages", "changes"),
     [
         ({"model": 2}, {"since_answer_s": 3.0}),  # it answers others
         ({"model": 2}, {"oldest_s": 3.0}),
@@ -69,9 +69,9 @@ def test_a_server_that_hangs_is_what_limits(planned: int) -> None:
         ({"model": 1, "act": 4}, {}),  # few wait for it
     ],
 )
-def test_a_server_that_answers_does_not_limit_by_hanging(phases: dict[str, int], changes: dict[str, float]) -> None:
+def test_a_server_that_answers_does_not_limit_by_hanging(stages: dict[str, int], changes: dict[str, float]) -> None:
     load = EndpointLoad(url="http://m", in_flight=2, oldest_s=40.0, calls=9, since_answer_s=41.0)
-    said = what_limits(standing(100), 5, 5, phases, [msgspec.structs.replace(load, **changes)])
+    said = what_limits(standing(100), 5, 5, stages, [msgspec.structs.replace(load, **changes)])
     assert "answered nobody" not in said
 
 
@@ -97,12 +97,12 @@ def test_a_pool_that_has_not_noticed_yet_does_not_contradict() -> None:
     assert said == "desktops: 1 of 3 episodes wait for one"
 
 
-def activity(task: str, phase: Phase) -> Activity:
-    return Activity(key=EpisodeKey(phase="eval", round=0, task=task, sample=0), attempt=1, phase=phase, since=0.0)
+def activity(task: str, stage: Stage) -> Activity:
+    return Activity(key=EpisodeKey(phase="eval", round=0, task=task, sample=0), attempt=1, stage=stage, since=0.0)
 
 
 def test_what_has_ended_since_workers_told_is_not_counted() -> None:
-    told = [activity("a", Phase.ACT), activity("b", Phase.SCORE)]
+    told = [activity("a", Stage.ACT), activity("b", Stage.SCORE)]
     worker = WorkerVitals(name="w0", pid=1, vitals=Vitals(activities=tuple(told), running=2))
     assert activities_of([worker], {(told[1].key, 1): 0.0}) == told[1:]
     assert activities_of([worker]) == told
@@ -116,13 +116,13 @@ def shown(status: RunStatus) -> str:
 
 def status(in_flight: int, *activities: Activity, planned: int = 9) -> RunStatus:
     found = standing(planned)
-    phases = dict(Counter(str(each.phase) for each in activities))
+    stages = dict(Counter(str(each.stage) for each in activities))
     workers = [WorkerStatus(name="worker 7", pid=7, running=in_flight, rss_mb=1.0, silent_s=0.0, isolated=False)]
     return RunStatus(
         run_id="r", folder="f", pid=1, epoch=1, started_at=0.0, at=0.0, stopping=False, used_up="", standing=found,
-        in_flight=in_flight, waiting=0, samples=1, num_rollouts=5, max_concurrent_rollouts=5, phases=phases,
+        in_flight=in_flight, waiting=0, samples=1, num_rollouts=5, max_concurrent_rollouts=5, stages=stages,
         activities=activities, endpoints=(), workers=tuple(workers), pool=None, attention=(),
-        limit=what_limits(found, in_flight, 5, phases),
+        limit=what_limits(found, in_flight, 5, stages),
     )  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def test_a_run_that_is_not_planned_yet_does_not_look_ended() -> None:
 
 
 def test_figures_of_one_moment_agree() -> None:
-    said = shown(status(3, activity("a", Phase.ACT), activity("b", Phase.DESKTOP)))
+    said = shown(status(3, activity("a", Stage.ACT), activity("b", Stage.DESKTOP)))
     assert "3 of 5 in flight: 1 act, 1 wait for a desktop, 1 not heard of yet\n" in said
     assert "\n1 episode not heard of yet\n" in said
     said = shown(status(5))

@@ -18,7 +18,7 @@ from deskroll.errors import DeskrollError
 from deskroll.rollout.asking import ask
 from deskroll.rollout.status import RunStatus
 from deskroll.store import Run
-from deskroll.types import Phase, StopReason
+from deskroll.types import Stage, StopReason
 from tests.rollout.conftest import CLICK, INFEASIBLE, Runs, questions, script, until
 from tests.waiting import wait_until
 
@@ -75,7 +75,7 @@ class Started:
     def all_act(self, turn: int = 0) -> bool:
         """Whether every episode waits for its desktop, in that turn or a later one."""
         status = self.status()
-        acting = [] if status is None else [each for each in status.activities if each.phase is Phase.ACT]
+        acting = [] if status is None else [each for each in status.activities if each.stage is Stage.ACT]
         return len([each for each in acting if each.turn >= turn]) == EPISODES
 
     def scores(self) -> list[tuple[float | None, int]]:

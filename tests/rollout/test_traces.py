@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from deskroll.actions import ToolCall
-from deskroll.agents.base import Surroundings
+from deskroll.agents.base import AgentContext
 from deskroll.config import Settings
 from deskroll.envs.base import Ending
 from deskroll.envs.math import MathEnv
@@ -37,7 +37,7 @@ class BrokenAgent:
 
     Settings: ClassVar[type[BrokenOptions]] = BrokenOptions
 
-    def __init__(self, around: Surroundings, settings: BrokenOptions) -> None:
+    def __init__(self, around: AgentContext, settings: BrokenOptions) -> None:
         if around.task is not None and around.task.metadata.get("fails") == "made":
             raise LookupError("cannot be made")
         self.settings = settings

@@ -1,4 +1,4 @@
-"""Nothing stalls in silence: a phase far beyond its usual time is dumped and reported, and in the end stopped."""
+"""Nothing stalls in silence: a stage far beyond its usual time is dumped and reported, and in the end stopped."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from deskroll.rollout.asking import ask, change_limits, find_live, stop_run
 from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import Steering, serve_control
-from deskroll.rollout.live import Live
+from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.orders import Activity, Order, Vitals
 from deskroll.rollout.watchdog import Watchdog
-from deskroll.types import Episode, EpisodeKey, Phase, Score, StopReason
+from deskroll.types import Episode, EpisodeKey, Score, Stage, StopReason
 from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, until
 
 KEY = EpisodeKey(phase="eval", round=0, task="t", sample=0)
@@ -55,9 +55,9 @@ class Recorder:
         raise NotImplementedError
 
 
-def activity(phase: Phase, visit: int = 7, desktop: str = "d-1") -> Activity:
+def activity(stage: Stage, visit: int = 7, desktop: str = "d-1") -> Activity:
     # Since when it is at it by the wall's clock decides nothing.
-    return Activity(key=KEY, attempt=1, phase=phase, since=-1e9, visit=visit, desktop=desktop)
+    return Activity(key=KEY, attempt=1, stage=stage, since=-1e9, visit=visit, desktop=desktop)
 
 
 def watching(*activities: Activity) -> tuple[Watchdog, Recorder]:
@@ -66,7 +66,7 @@ def watching(*activities: Activity) -> tuple[Watchdog, Recorder]:
 
 
 def test_a_stalled_phase_is_dumped_once(caplog: pytest.LogCaptureFixture) -> None:
-    watchdog, backend = watching(activity(Phase.MODEL))
+    watchdog, backend = watching(activity(Stage.MODEL))
     caplog.set_level(logging.WARNING, "deskroll")
     backend.look(watchdog, 50.0)
     assert backend.dumped == []
@@ -74,13 +74,13 @@ def test_a_stalled_phase_is_dumped_once(caplog: pytest.LogCaptureFixture) -> Non
         backend.look(watchdog, seconds)
     assert backend.dumped == ["model has taken 61 s"]
     assert "eval/0/t/0#1 on desktop d-1 is stalled" in caplog.text
-    backend.activities = (activity(Phase.MODEL, visit=9),)
+    backend.activities = (activity(Stage.MODEL, visit=9),)
     backend.look(watchdog, 70.0)
     assert len(backend.dumped) == 2, "the next turn is another matter"
 
 
 def test_what_is_usual_is_not_stalled() -> None:
-    watchdog, backend = watching(activity(Phase.SETUP))
+    watchdog, backend = watching(activity(Stage.SETUP))
     for _ in range(10):
         watchdog.usual.learn(
             Episode(
@@ -94,19 +94,19 @@ def test_what_is_usual_is_not_stalled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "after", "blamed"),
+    ("stage", "after", "blamed"),
     [
-        (Phase.ACT, 301, "desktop"),
-        (Phase.SETTLE, 301, "desktop"),
-        (Phase.SETUP, 631, "setup"),
-        (Phase.SCORE, 631, "evaluator"),
-        (Phase.MODEL, 1681, "model"),
+        (Stage.ACT, 301, "desktop"),
+        (Stage.SETTLE, 301, "desktop"),
+        (Stage.SETUP, 631, "setup"),
+        (Stage.SCORE, 631, "evaluator"),
+        (Stage.MODEL, 1681, "model"),
     ],
 )
 def test_beyond_its_cap_a_phase_is_stopped_as_a_failure_of_whoever_did_not_answer(
-    phase: Phase, after: float, blamed: str
+    stage: Stage, after: float, blamed: str
 ) -> None:
-    watchdog, backend = watching(activity(phase))
+    watchdog, backend = watching(activity(stage))
     backend.look(watchdog, after - 3)
     assert backend.stopped == []
     backend.look(watchdog, after)
@@ -118,7 +118,7 @@ def test_beyond_its_cap_a_phase_is_stopped_as_a_failure_of_whoever_did_not_answe
 
 
 def test_no_desktop_is_blamed_where_there_is_none() -> None:
-    watchdog, backend = watching(activity(Phase.ACT, desktop=""))
+    watchdog, backend = watching(activity(Stage.ACT, desktop=""))
     backend.look(watchdog, 301.0)
     (error,) = backend.stopped
     assert error is not None
@@ -126,14 +126,14 @@ def test_no_desktop_is_blamed_where_there_is_none() -> None:
 
 
 def test_waiting_for_a_desktop_is_no_stall() -> None:
-    watchdog, backend = watching(activity(Phase.DESKTOP))
+    watchdog, backend = watching(activity(Stage.DESKTOP))
     backend.look(watchdog, 1e6)
     assert (backend.dumped, backend.stopped) == ([], [])
 
 
 def test_what_was_said_before_a_sleep_is_not_extrapolated() -> None:
-    """The coordinator may have slept: however late it looks, a phase has taken what its worker said last."""
-    watchdog, backend = watching(activity(Phase.ACT))
+    """The coordinator may have slept: however late it looks, a stage has taken what its worker said last."""
+    watchdog, backend = watching(activity(Stage.ACT))
     backend.look(watchdog, 3.0)
     for _ in range(3):
         watchdog.look()
@@ -141,10 +141,10 @@ def test_what_was_said_before_a_sleep_is_not_extrapolated() -> None:
 
 
 async def test_a_stop_that_is_meant_for_one_phase_does_not_hit_the_next() -> None:
-    live = Live(Order(key=KEY, attempt=1, task=questions(1)[0]))
-    live.enter(Phase.ACT)
+    live = LiveAttempt(Order(key=KEY, attempt=1, task=questions(1)[0]))
+    live.enter(Stage.ACT)
     before = live.activity()
-    live.enter(Phase.MODEL)
+    live.enter(Stage.MODEL)
     live.stop(SetupError("too long"), before.visit)
     assert not live.cancelled
     live.stop(SetupError("too long"), live.activity().visit)
@@ -172,7 +172,7 @@ async def test_a_live_run_answers_from_elsewhere(runs: Runs) -> None:
         socket = await find_live(session.folder)
         status = await ask(socket)
         assert (status.in_flight, status.standing.planned, status.num_rollouts) == (2, 6, 2)
-        assert {each.phase for each in status.activities} <= set(Phase)
+        assert {each.stage for each in status.activities} <= set(Stage)
         assert (await change_limits(socket, 4)).num_rollouts == 4
         await until(lambda: len(session.engine.running) == 4, "two more run")
         assert oct(socket.stat().st_mode & 0o777) == "0o600"

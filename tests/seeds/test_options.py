@@ -19,7 +19,7 @@ from benchmark import Benchmark
 from deskroll.desktops.base import SettleOutcome
 from deskroll.errors import InputError
 from deskroll.store import Run
-from deskroll.types import Phase, Step
+from deskroll.types import Stage, Step
 from run_parallel_rollout import ParallelRolloutConfig, RolloutRecord, run_parallel_rollout
 from tests.seeds.conftest import serve
 
@@ -191,7 +191,7 @@ def test_a_program_that_does_not_read_is_waited_for_as_long_as_is_said(rollouts:
     ]}  # fmt: skip
     done = rollouts(task, sleep_after_execution=3.0, observation_type="screenshot", require_a11y_tree=False)
     assert done.step().settled == SettleOutcome.CAPPED
-    assert done.step().seconds[Phase.SETTLE] >= 3.0, "by default, it is 2 s"
+    assert done.step().seconds[Stage.SETTLE] >= 3.0, "by default, it is 2 s"
 
 
 def test_without_a_tree_none_is_seen(rollouts: Rollouts, usual: Done) -> None:

@@ -2,8 +2,8 @@
 
 from deskroll.agents.base import (
     Agent,
+    AgentContext,
     AgentKind,
-    Surroundings,
     agent_kind,
     agent_settings,
     code_options,
@@ -14,8 +14,8 @@ from deskroll.agents.base import (
 
 __all__ = [
     "Agent",
+    "AgentContext",
     "AgentKind",
-    "Surroundings",
     "agent_kind",
     "agent_settings",
     "code_options",

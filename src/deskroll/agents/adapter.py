@@ -28,7 +28,7 @@ from pydantic import ConfigDict, Field
 from deskroll.actions import Action, Done, Fail, Wait, computer13, pyautogui_code
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Picture, Size
-from deskroll.agents.base import ModelProtocol, Surroundings
+from deskroll.agents.base import AgentContext, ModelProtocol
 from deskroll.agents.image import image_size
 from deskroll.config import Settings
 from deskroll.errors import ActionError, AgentError, InputError, plain
@@ -60,10 +60,10 @@ class AdapterAgent:
     reads_tree: ClassVar[bool] = True
     code_options: ClassVar[tuple[str, ...]] = ("class", "target")
 
-    def __init__(self, surroundings: Surroundings, settings: AdapterSettings) -> None:
-        self._screen = surroundings.require_screen("adapter")
-        self._shown = surroundings.shown or self._screen
-        self._scribe = surroundings.scribe
+    def __init__(self, context: AgentContext, settings: AdapterSettings) -> None:
+        self._screen = context.require_screen("adapter")
+        self._shown = context.shown or self._screen
+        self._conversation_log = context.log
         self._settings = settings
         self._agent: Any = None
         self._instruction = ""
@@ -76,7 +76,7 @@ class AdapterAgent:
         if self._agent is None:
             self._instruction = observation.instruction
             if observation.screenshot:
-                self._scribe.screen(observation.screenshot)  # the beginning: no step holds it
+                self._conversation_log.screen(observation.screenshot)  # the beginning: no step holds it
             self._agent = await in_thread(lambda: _made(self._settings), "the adapted agent")
         if observation.screenshot or observation.accessibility_tree or observation.terminal:
             self._seen = observation

@@ -17,7 +17,7 @@ from deskroll.config import Settings, check
 from deskroll.errors import AgentError, InputError
 from deskroll.models.base import Model
 from deskroll.registry import Registry
-from deskroll.types import Decision, Observation, Scribe, Task, Tool, ToolRequest
+from deskroll.types import ConversationLog, Decision, Observation, Task, Tool, ToolRequest
 
 if TYPE_CHECKING:
     from deskroll.models.dialect import Dialect
@@ -27,14 +27,14 @@ ModelProtocol = Literal["openai", "anthropic", "none"]
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class AgentContext:
     """What an agent works with."""
 
     model: Model
     tools: Sequence[Tool]
     decode: Callable[[ToolRequest], Sequence[Action]]
     """The actions that a call stands for; `ActionError` says what is wrong, for the model to read."""
-    scribe: Scribe
+    log: ConversationLog
     """Where the conversation is kept as it happens."""
     task: Task | None = None
     """What is attempted; None where somebody tries an agent out by hand."""
@@ -71,7 +71,7 @@ class AgentKind(Protocol):
     Settings: ClassVar[type[Settings]]
     """The options that people may set."""
 
-    def __call__(self, surroundings: Surroundings, settings: Any) -> Agent:
+    def __call__(self, context: AgentContext, settings: Any) -> Agent:
         """Make the agent of one attempt."""
 
 

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from deskroll.actions import Action, Answer
 from deskroll.actions.noting import noting
-from deskroll.agents.base import Surroundings
+from deskroll.agents.base import AgentContext
 from deskroll.agents.conversation import Conversation
 from deskroll.config import Settings
 from deskroll.errors import ActionError, plain
@@ -52,11 +52,11 @@ class ChatAgent:
 
     Settings: ClassVar[type[ChatSettings]] = ChatSettings
 
-    def __init__(self, surroundings: Surroundings, settings: ChatSettings) -> None:
-        self._around = surroundings
+    def __init__(self, context: AgentContext, settings: ChatSettings) -> None:
+        self._context = context
         self._settings = settings
-        self._conversation = Conversation(surroundings.scribe, most=settings.max_images)
-        self._tools = _encoded(surroundings) if surroundings.tools else None
+        self._conversation = Conversation(context.log, most=settings.max_images)
+        self._tools = _encoded(context) if context.tools else None
         self._open: list[tuple[ToolRequest, int]] = []
         """Calls that were made of the last reply, each with the number of its actions."""
         self._useless = 0
@@ -72,7 +72,7 @@ class ChatAgent:
         elif not self._useless:
             self._report(observation)
         messages, sent = self._conversation.request()
-        completion = await self._around.model.complete(messages, self._tools)
+        completion = await self._context.model.complete(messages, self._tools)
         decision = Decision(thought=completion.text, completion=completion, sent=sent)
         completion = _answerable(completion)
         self._conversation.add(Message.assistant(completion))
@@ -109,7 +109,7 @@ class ChatAgent:
         return [Answer(text=text)], {}
 
     def _decode(self, call: ToolRequest) -> Sequence[Action]:
-        return self._around.decode(call)
+        return self._context.decode(call)
 
     def _mend(self, decision: Decision, completion: Completion, wrong: dict[int, str]) -> Decision:
         """Tell the model what was wrong with its reply; every call of it gets an answer."""
@@ -149,7 +149,7 @@ class ChatAgent:
         images = []
         if observation.screenshot:
             parts.append("The screen now:")
-            images = [(self._around.scribe.screen(observation.screenshot), observation.screenshot)]
+            images = [(self._context.log.screen(observation.screenshot), observation.screenshot)]
         self._conversation.add(Message.user("\n\n".join(each for each in parts if each), images, bulk))
 
     def _cut(self, text: str) -> str:
@@ -170,13 +170,13 @@ def _answerable(completion: Completion) -> Completion:
     return msgspec.structs.replace(completion, tool_calls=tuple(calls.values()))
 
 
-def _encoded(surroundings: Surroundings) -> bytes:
+def _encoded(context: AgentContext) -> bytes:
     return msgspec.json.encode(
         [
             {
                 "type": "function",
                 "function": {"name": each.name, "description": each.description, "parameters": each.parameters},
             }
-            for each in surroundings.tools
+            for each in context.tools
         ]
     )

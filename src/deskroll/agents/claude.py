@@ -20,7 +20,7 @@ from pydantic import Field
 from deskroll.actions import Action, Answer, Done, Fail, Wait
 from deskroll.actions.claude import decode
 from deskroll.actions.pixels import Picture, Size
-from deskroll.agents.base import ModelProtocol, Surroundings
+from deskroll.agents.base import AgentContext, ModelProtocol
 from deskroll.agents.chat import ChatAgent, ChatSettings
 from deskroll.agents.image import image_size
 from deskroll.errors import ActionError
@@ -58,11 +58,11 @@ class ClaudeAgent(ChatAgent):
     Settings: ClassVar[type[ChatSettings]] = ClaudeSettings
     protocol: ClassVar[ModelProtocol] = "anthropic"
 
-    def __init__(self, surroundings: Surroundings, settings: ClaudeSettings) -> None:
-        super().__init__(surroundings, settings)
+    def __init__(self, context: AgentContext, settings: ClaudeSettings) -> None:
+        super().__init__(context, settings)
         self._tool = settings.tool
-        self._screen: Size = surroundings.require_screen("claude")
-        self._shown: Size = surroundings.shown or self._screen
+        self._screen: Size = context.require_screen("claude")
+        self._shown: Size = context.shown or self._screen
         self._image = self._shown
         """The size of the screen as the model sees it."""
         self._tools = None
@@ -85,7 +85,7 @@ class ClaudeAgent(ChatAgent):
             self._conversation.add(Message.tool(call.id, result))
         images: list[Image] = []
         if observation.screenshot:
-            images = [(self._around.scribe.screen(observation.screenshot), observation.screenshot)]
+            images = [(self._context.log.screen(observation.screenshot), observation.screenshot)]
         if observation.terminal:
             text = f"{text}\n\nTerminal:\n{self._cut(observation.terminal)}"
         tree = observation.accessibility_tree

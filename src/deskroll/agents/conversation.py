@@ -1,6 +1,6 @@
 """Conversation: the messages of one attempt, and which of their screens and trees the next request still holds.
 
-Guarantees: every message is kept by the scribe when it is added, and `Sent` says of each request which messages it held
+Guarantees: every message is kept by the log when it is added, and `Sent` says of each request which messages it held
 and which screens and trees were left out, so that each request can be built again from what was kept, to the byte.
 """
 
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deskroll.models.messages import Message
-from deskroll.types import Scribe, Sent
+from deskroll.types import ConversationLog, Sent
 
 
 class Conversation:
     """Messages so far; of those with a screen or a tree, only the last `most` are sent with it."""
 
-    def __init__(self, scribe: Scribe, *, most: int) -> None:
-        self._scribe = scribe
+    def __init__(self, log: ConversationLog, *, most: int) -> None:
+        self._conversation_log = log
         self._most = most
         self._messages: list[Message] = []
         self._pictured: list[int] = []
@@ -28,7 +28,7 @@ class Conversation:
         if message.heavy:
             self._pictured.append(len(self._messages))
         self._messages.append(message)
-        self._scribe.message(message.stored)
+        self._conversation_log.message(message.stored)
         while len(self._pictured) > self._most:
             oldest = self._pictured.pop(0)
             self._withheld.append(oldest)

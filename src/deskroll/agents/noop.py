@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from deskroll.actions import Done
-from deskroll.agents.base import ModelProtocol, Surroundings
+from deskroll.agents.base import AgentContext, ModelProtocol
 from deskroll.config import Settings
 from deskroll.types import Decision, Observation
 
@@ -20,7 +20,7 @@ class NoopAgent:
     Settings: ClassVar[type[NoopSettings]] = NoopSettings
     protocol: ClassVar[ModelProtocol] = "none"
 
-    def __init__(self, surroundings: Surroundings, settings: NoopSettings) -> None:
+    def __init__(self, context: AgentContext, settings: NoopSettings) -> None:
         pass
 
     async def act(self, observation: Observation) -> Decision:

@@ -26,7 +26,7 @@ from deskroll.actions import Action, Answer, Done, Wait
 from deskroll.actions.computer13 import decode
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Picture, Size
-from deskroll.agents.base import ModelProtocol, Surroundings
+from deskroll.agents.base import AgentContext, ModelProtocol
 from deskroll.agents.image import image_size
 from deskroll.agents.targets import Target
 from deskroll.config import Settings
@@ -71,13 +71,13 @@ class OracleAgent:
     Settings: ClassVar[type[OracleSettings]] = OracleSettings
     protocol: ClassVar[ModelProtocol] = "none"
 
-    def __init__(self, surroundings: Surroundings, settings: OracleSettings) -> None:
-        if surroundings.task is None:
+    def __init__(self, context: AgentContext, settings: OracleSettings) -> None:
+        if context.task is None:
             raise AgentError("the oracle plays a task's solution, and there is no task")
-        self._screen = surroundings.require_screen("oracle")
-        self._shown = surroundings.shown or self._screen
-        self._where = f"task {surroundings.task.id!r}: {settings.play}"
-        self._turns = solution(surroundings.task, self._screen, settings.play)
+        self._screen = context.require_screen("oracle")
+        self._shown = context.shown or self._screen
+        self._where = f"task {context.task.id!r}: {settings.play}"
+        self._turns = solution(context.task, self._screen, settings.play)
         self._patience = settings.patience
         self._next = 0
         self._looking_since: float | None = None

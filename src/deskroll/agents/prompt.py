@@ -16,7 +16,7 @@ from pydantic import Field
 from deskroll.actions import Action
 from deskroll.actions.code_text import objects, parse
 from deskroll.actions.reading import Reading
-from deskroll.agents.base import Surroundings
+from deskroll.agents.base import AgentContext
 from deskroll.agents.texts import TextAgent, TextSettings
 from deskroll.errors import AgentError
 from deskroll.models.messages import Message
@@ -74,13 +74,13 @@ class PromptAgent(TextAgent):
     Settings: ClassVar[type[PromptSettings]] = PromptSettings
     name = "prompt"
 
-    def __init__(self, surroundings: Surroundings, settings: PromptSettings) -> None:
-        super().__init__(surroundings, settings)
-        if len(surroundings.tools) != 1:
-            raise AgentError(f"agent prompt writes for one tool, and the environment has {len(surroundings.tools)}")
+    def __init__(self, context: AgentContext, settings: PromptSettings) -> None:
+        super().__init__(context, settings)
+        if len(context.tools) != 1:
+            raise AgentError(f"agent prompt writes for one tool, and the environment has {len(context.tools)}")
         self._options = settings
-        self._tool = surroundings.tools[0]
-        self._decode = surroundings.decode
+        self._tool = context.tools[0]
+        self._decode = context.decode
         self._coded = _is_coded(self._tool)
 
     def opening(self, instruction: str) -> tuple[Sequence[Message], str]:

@@ -16,7 +16,7 @@ from pydantic import Field
 from deskroll.actions.pixels import THOUSAND, Grid, Size, smart_resize
 from deskroll.actions.qwen_text import NAME, as_text, parse
 from deskroll.actions.reading import Reading
-from deskroll.agents.base import Surroundings
+from deskroll.agents.base import AgentContext
 from deskroll.agents.texts import TextAgent, TextSettings
 from deskroll.models.messages import Message
 from deskroll.types import Completion
@@ -94,8 +94,8 @@ class QwenAgent(TextAgent):
     Settings: ClassVar[type[QwenSettings]] = QwenSettings
     name = "qwen"
 
-    def __init__(self, surroundings: Surroundings, settings: QwenSettings) -> None:
-        super().__init__(surroundings, settings)
+    def __init__(self, context: AgentContext, settings: QwenSettings) -> None:
+        super().__init__(context, settings)
         self._options = settings
 
     def opening(self, instruction: str) -> tuple[Sequence[Message], str]:

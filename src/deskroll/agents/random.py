@@ -24,7 +24,7 @@ from deskroll.actions import (
     Scroll,
     Typing,
 )
-from deskroll.agents.base import ModelProtocol, Surroundings
+from deskroll.agents.base import AgentContext, ModelProtocol
 from deskroll.config import Settings
 from deskroll.types import Decision, Observation
 
@@ -47,10 +47,10 @@ class RandomAgent:
     Settings: ClassVar[type[RandomSettings]] = RandomSettings
     protocol: ClassVar[ModelProtocol] = "none"
 
-    def __init__(self, surroundings: Surroundings, settings: RandomSettings) -> None:
-        self._screen = surroundings.require_screen("random")
-        task = surroundings.task.id if surroundings.task else ""
-        self._dice = random.Random(f"{settings.seed}/{task}/{surroundings.sample}")  # noqa: S311  (it is to be repeated)
+    def __init__(self, context: AgentContext, settings: RandomSettings) -> None:
+        self._screen = context.require_screen("random")
+        task = context.task.id if context.task else ""
+        self._dice = random.Random(f"{settings.seed}/{task}/{context.sample}")  # noqa: S311  (it is to be repeated)
         self._left = settings.steps
 
     async def act(self, observation: Observation) -> Decision:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from deskroll.agents.base import ModelProtocol, Surroundings
+from deskroll.agents.base import AgentContext, ModelProtocol
 from deskroll.config import Settings
 from deskroll.errors import AgentError
 from deskroll.store import AttemptReader, Storage
@@ -30,17 +30,17 @@ class ReplayAgent:
     Settings: ClassVar[type[ReplaySettings]] = ReplaySettings
     protocol: ClassVar[ModelProtocol] = "none"
 
-    def __init__(self, surroundings: Surroundings, settings: ReplaySettings) -> None:
+    def __init__(self, context: AgentContext, settings: ReplaySettings) -> None:
         if not settings.attempt:
             raise AgentError("the replay needs an attempt: set agent_options.run and agent_options.attempt")
-        self._scribe = surroundings.scribe
+        self._conversation_log = context.log
         self._steps = AttemptReader(Storage.at(settings.run), settings.attempt).steps()
         self._next = 0
 
     async def act(self, observation: Observation) -> Decision:
         """The next turn, as it was."""
         if self._next == 0 and observation.screenshot:
-            self._scribe.screen(observation.screenshot)  # the beginning: no step holds it
+            self._conversation_log.screen(observation.screenshot)  # the beginning: no step holds it
         if self._next == len(self._steps):
             return Decision(gave_up="the attempt that is played had no further turns, and did not end")
         step = self._steps[self._next]

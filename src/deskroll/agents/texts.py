@@ -20,7 +20,7 @@ from pydantic import Field
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Size
 from deskroll.actions.reading import Reading
-from deskroll.agents.base import Surroundings
+from deskroll.agents.base import AgentContext
 from deskroll.agents.conversation import Conversation
 from deskroll.agents.image import image_size
 from deskroll.config import Settings
@@ -48,15 +48,15 @@ class TextAgent:
 
     name: ClassVar[str] = "text"
 
-    def __init__(self, surroundings: Surroundings, settings: TextSettings) -> None:
-        self.screen: Size = surroundings.require_screen(self.name)
-        self.shown: Size = surroundings.shown or self.screen
+    def __init__(self, context: AgentContext, settings: TextSettings) -> None:
+        self.screen: Size = context.require_screen(self.name)
+        self.shown: Size = context.shown or self.screen
         """The size in which screens are shown, by the run's settings."""
         self.image: Size = self.shown
         """The size of the screen as it was shown last."""
-        self._around = surroundings
+        self._context = context
         self._settings = settings
-        self._conversation = Conversation(surroundings.scribe, most=settings.max_images)
+        self._conversation = Conversation(context.log, most=settings.max_images)
         self._useless = 0
         """Replies in a row that could not be read."""
         self._begun = False
@@ -89,7 +89,7 @@ class TextAgent:
         elif not self._useless:
             self._show(self._troubles(observation), observation)
         sending, sent = self._conversation.request()
-        completion = await self._around.model.complete(sending)
+        completion = await self._context.model.complete(sending)
         said = self.said(completion)
         self._conversation.add(Message("assistant", self.kept(said)))
         decision = Decision(thought=said, completion=completion, sent=sent)
@@ -120,7 +120,7 @@ class TextAgent:
     def _show(self, text: str, observation: Observation) -> None:
         images: list[Image] = []
         if observation.screenshot:
-            images = [(self._around.scribe.screen(observation.screenshot), observation.screenshot)]
+            images = [(self._context.log.screen(observation.screenshot), observation.screenshot)]
             self._look(observation)
         tree = observation.accessibility_tree
         bulk = f"Accessibility tree:\n{self._cut(tree)}" if tree else ""

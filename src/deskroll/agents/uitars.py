@@ -2,7 +2,7 @@
 
 Version 1 writes points in a grid of 1000 by 1000, version 1.5 in pixels of the image as its processor resizes it (both
 sides multiples of 28). History: all texts, the last `max_images` screens. The notation is the models' own;
-whoever wants the words of their training around it, too, sets `prompt`.
+whoever wants the words of their training context it, too, sets `prompt`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deskroll.actions import Action, Answer, Fail, Wait
 from deskroll.actions.pixels import THOUSAND, Grid, smart_resize
 from deskroll.actions.reading import Reading
 from deskroll.actions.uitars_text import parse, with_box_tokens
-from deskroll.agents.base import Surroundings
+from deskroll.agents.base import AgentContext
 from deskroll.agents.texts import TextAgent, TextSettings
 from deskroll.models.messages import Message
 
@@ -93,10 +93,10 @@ class UITarsAgent(TextAgent):
     Settings: ClassVar[type[UITarsSettings]] = UITarsSettings
     name = "uitars"
 
-    def __init__(self, surroundings: Surroundings, settings: UITarsSettings) -> None:
-        super().__init__(surroundings, settings)
+    def __init__(self, context: AgentContext, settings: UITarsSettings) -> None:
+        super().__init__(context, settings)
         self._options = settings
-        family = "dart" if _OF_DART.search(surroundings.model_name) else "uitars"
+        family = "dart" if _OF_DART.search(context.model_name) else "uitars"
         self._is_dart = (family if settings.give_up == "auto" else settings.give_up) == "dart"
         self._patience = 0 if self._is_dart else settings.call_user_tolerance
 

@@ -20,7 +20,7 @@ from deskroll.rollout.plan import left_to_do
 from deskroll.rollout.retry import is_infrastructure
 from deskroll.rollout.sizing import Sizing, size_up
 from deskroll.store import Run, find_run
-from deskroll.types import Phase, Task
+from deskroll.types import Stage, Task
 
 _ASSUMED_S = 60.0
 
@@ -63,8 +63,8 @@ def _task_seconds(config: RunConfig, begun: Run | None) -> tuple[float, str]:
         return _ASSUMED_S, f"assumed, for {which} has another environment, agent or model"
     if not episodes:
         return _ASSUMED_S, f"assumed, for no episode of {which} has come to its end"
-    waits = (Phase.PERMIT, Phase.DESKTOP)
-    busy = [sum(spent for phase, spent in each.seconds.items() if phase not in waits) for each in episodes]
+    waits = (Stage.PERMIT, Stage.DESKTOP)
+    busy = [sum(spent for stage, spent in each.seconds.items() if stage not in waits) for each in episodes]
     return sum(busy) / len(busy), f"as in run {run.info.run_id}"
 
 

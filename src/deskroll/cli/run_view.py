@@ -22,14 +22,14 @@ from deskroll.rollout.loading import SCRIPTED
 from deskroll.rollout.sizing import Sizing
 from deskroll.rollout.status import RunStatus
 from deskroll.store.names import NAMED_BY, name_of
-from deskroll.types import Phase
+from deskroll.types import Stage
 
 _log = logging.getLogger(__name__)
 _REFRESH_S = 0.5
-_PHASES = {
-    Phase.PERMIT: "waits for a permit",
-    Phase.DESKTOP: "waits for a desktop",
-    Phase.MODEL: "agent decides",
+_STAGES = {
+    Stage.PERMIT: "waits for a permit",
+    Stage.DESKTOP: "waits for a desktop",
+    Stage.MODEL: "agent decides",
 }
 _WAITING = {"permit": "wait for a permit", "desktop": "wait for a desktop", "model": "decide"}
 """Phases whose names alone would mislead."""
@@ -171,13 +171,13 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
         waited = each.seconds
         table.add_row(
             Text(name_of(each.key, each.attempt)),
-            _PHASES.get(each.phase, str(each.phase)),
+            _STAGES.get(each.stage, str(each.stage)),
             _span(waited),
             str(each.turn),
             each.desktop or "-",
         )
-    more = sum(status.phases.values()) - min(room, len(status.activities))
-    unheard = status.in_flight - sum(status.phases.values())
+    more = sum(status.stages.values()) - min(room, len(status.activities))
+    unheard = status.in_flight - sum(status.stages.values())
     workers = Table.grid(padding=(0, 2))
     for worker in status.workers:
         workers.add_row(
@@ -250,13 +250,13 @@ def _no_score(status: RunStatus) -> str:
 def _episodes(status: RunStatus) -> str:
     if not status.in_flight:
         return f"none of {status.num_rollouts} in flight"
-    ordered = sorted(status.phases.items(), key=lambda each: -each[1])
-    phases = ", ".join(f"{count} {_WAITING.get(name, name)}" for name, count in ordered)
-    unheard = status.in_flight - sum(status.phases.values())
+    ordered = sorted(status.stages.items(), key=lambda each: -each[1])
+    stages = ", ".join(f"{count} {_WAITING.get(name, name)}" for name, count in ordered)
+    unheard = status.in_flight - sum(status.stages.values())
     if unheard > 0:
-        phases = ", ".join(filter(None, (phases, f"{unheard} {_UNHEARD}")))
+        stages = ", ".join(filter(None, (stages, f"{unheard} {_UNHEARD}")))
     waiting = f"; {status.waiting} wait for a permit" if status.waiting else ""
-    return f"{status.in_flight} of {status.num_rollouts} in flight" + (f": {phases}" if phases else "") + waiting
+    return f"{status.in_flight} of {status.num_rollouts} in flight" + (f": {stages}" if stages else "") + waiting
 
 
 def _usage(status: RunStatus) -> str:

@@ -19,13 +19,13 @@ from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.errors import InputError
 from deskroll.models.base import Model
 from deskroll.registry import Registry
-from deskroll.types import Observation, Phase, Record, Score, StopReason, Task, Tool, ToolRequest
+from deskroll.types import Observation, Record, Score, Stage, StopReason, Task, Tool, ToolRequest
 
 _STATIC = ("desktop_spec", "offered", "check_task", "prepare")
 """What a class of environments has, besides its settings."""
 
 
-class Moment(Record, frozen=True):
+class TurnResult(Record, frozen=True):
     """What came of one step."""
 
     observation: Observation
@@ -33,7 +33,7 @@ class Moment(Record, frozen=True):
     stop: StopReason | None = None
     """Why the episode is over; None while it goes on."""
     answer: str | None = None
-    seconds: dict[Phase, float] = msgspec.field(default_factory=dict)
+    seconds: dict[Stage, float] = msgspec.field(default_factory=dict)
     """Where the step's time went, as far as the environment knows better than its caller."""
     settled: str = ""
 
@@ -46,7 +46,7 @@ class Ending(Record, frozen=True):
 
 
 @dataclass(frozen=True)
-class Means:
+class EnvContext:
     """What an environment may use, besides its task and its options. Whoever hands it out takes it back."""
 
     desktop: Desktop | None = None
@@ -76,7 +76,7 @@ class Env(Protocol):
     def decode(self, call: ToolRequest) -> Sequence[Action]:
         """The actions that a call stands for; `ActionError` says what is wrong with it, for the model to read."""
 
-    async def step(self, actions: Sequence[Action]) -> Moment:
+    async def step(self, actions: Sequence[Action]) -> TurnResult:
         """Perform actions in order, all of them, and look."""
 
     async def score(self, ending: Ending) -> Score:
@@ -117,7 +117,7 @@ class EnvKind(Protocol):
         nothing of the kind: a resume refuses when it has changed.
         """
 
-    def __call__(self, task: Task, settings: Any, means: Means) -> Env:
+    def __call__(self, task: Task, settings: Any, context: EnvContext) -> Env:
         """Make the environment of one attempt."""
 
 

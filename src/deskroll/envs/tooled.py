@@ -16,7 +16,7 @@ import msgspec
 from deskroll.actions import Action, Answer, Done, Fail, ToolCall
 from deskroll.desktops.base import DesktopSpec
 from deskroll.envs.answers import AnswerSettings, judge_answer
-from deskroll.envs.base import Ending, Means, Moment
+from deskroll.envs.base import Ending, EnvContext, TurnResult
 from deskroll.errors import ActionError, DeskrollError, FailureClass, InputError, plain
 from deskroll.types import Observation, Record, Score, StopReason, Task, Tool, ToolRequest
 
@@ -69,10 +69,10 @@ class ToolEnv:
 
     Settings: ClassVar[type[ToolSettings]] = ToolSettings
 
-    def __init__(self, task: Task, settings: ToolSettings, means: Means | None = None) -> None:
+    def __init__(self, task: Task, settings: ToolSettings, context: EnvContext | None = None) -> None:
         self._task = task
         self._settings = settings
-        self._means = means or Means()
+        self._context = context or EnvContext()
         self._functions = self.functions()
 
     def functions(self) -> Mapping[str, ToolFunction]:
@@ -118,7 +118,7 @@ class ToolEnv:
             raise ActionError(f"there is no tool {plain(call.name, 80)!r}; tools: {known}")
         return (function.decode(call),)
 
-    async def step(self, actions: Sequence[Action]) -> Moment:
+    async def step(self, actions: Sequence[Action]) -> TurnResult:
         """Run the calls in order; an answer ends the episode."""
         results: list[str] = []
         for action in actions:
@@ -126,17 +126,17 @@ class ToolEnv:
                 case ToolCall(name=name):
                     results.append(await self._functions[name](action))
                 case Answer(text=text):
-                    return Moment(observation=_seen(results), stop=StopReason.ANSWER, answer=text)
+                    return TurnResult(observation=_seen(results), stop=StopReason.ANSWER, answer=text)
                 case Done() | Fail():
                     stop = StopReason.DONE if isinstance(action, Done) else StopReason.FAIL
-                    return Moment(observation=_seen(results), stop=stop)
+                    return TurnResult(observation=_seen(results), stop=stop)
                 case _:
                     results.append(f"error: {action.__struct_config__.tag} needs a desktop, and there is none")
-        return Moment(observation=_seen(results))
+        return TurnResult(observation=_seen(results))
 
     async def score(self, ending: Ending) -> Score:
         """Compare the answer with the reference."""
-        return await judge_answer(self._task, ending.answer, self._settings, self._means.judge)
+        return await judge_answer(self._task, ending.answer, self._settings, self._context.judge)
 
     async def close(self) -> None:
         """Nothing is held."""

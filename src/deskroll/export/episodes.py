@@ -14,11 +14,11 @@ from deskroll.errors import InputError, StoreError, plain
 from deskroll.export.output import Output
 from deskroll.store import AttemptReader, Run, paths
 from deskroll.store.evidence import has_manifest
-from deskroll.types import Episode, Phase, Record, Step
+from deskroll.types import Episode, Record, Stage, Step
 
 Tell = Callable[[int, int], None]
 """Told how many of how many episodes are done."""
-_BEFORE = (Phase.PERMIT, Phase.DESKTOP, Phase.SETUP)
+_BEFORE = (Stage.PERMIT, Stage.DESKTOP, Stage.SETUP)
 """What the first step's times hold besides the step itself."""
 
 
@@ -154,6 +154,6 @@ def step_ends(episode: Episode, steps: Sequence[Step]) -> list[float]:
     ends, at = [], episode.started_at
     for step in steps:
         # The wait for a permit was over when the attempt started.
-        at += sum(seconds for name, seconds in step.seconds.items() if name != Phase.PERMIT)
+        at += sum(seconds for name, seconds in step.seconds.items() if name != Stage.PERMIT)
         ends.append(at)
     return ends

@@ -25,11 +25,11 @@ from deskroll.actions import Action, Answer, Done, Fail, Script, ToolCall, Wait,
 from deskroll.errors import ActionError
 from deskroll.export.episodes import beginning, step_ends
 from deskroll.store import AttemptReader, Run, paths
-from deskroll.types import Episode, Phase, Step
+from deskroll.types import Episode, Stage, Step
 
 NO_DOMAIN = "other"
 """The domain of tasks that have none."""
-_AFTER = (Phase.ACT, Phase.SETTLE, Phase.STORE)
+_AFTER = (Stage.ACT, Stage.SETTLE, Stage.STORE)
 Encode = Callable[[Action], object]
 
 

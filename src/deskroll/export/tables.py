@@ -19,7 +19,7 @@ from deskroll.errors import MissingDependency, StoreError
 from deskroll.export.episodes import Chosen, Exported, Tell, check_whole, screens_of
 from deskroll.export.output import Output, writing
 from deskroll.store import AttemptReader, paths
-from deskroll.types import Episode, Phase, Step
+from deskroll.types import Episode, Stage, Step
 
 try:
     import pyarrow as pa
@@ -31,7 +31,7 @@ Row = dict[str, Any]
 _ROWS, _BYTES = 4096, 32_000_000
 """Rows, and bytes of pictures and texts in them, that are written together."""
 _KEY = {"phase": pa.string(), "round": pa.int32(), "task_id": pa.string(), "sample": pa.int32(), "attempt": pa.int32()}
-_SECONDS = {f"{phase.value}_s": pa.float64() for phase in Phase}
+_SECONDS = {f"{stage.value}_s": pa.float64() for stage in Stage}
 _TIME = pa.timestamp("us", tz="UTC")
 _TEXTS = pa.list_(pa.string())
 
@@ -187,7 +187,7 @@ def _step_row(step: Step, folder: str) -> Row:
 
 
 def _seconds(seconds: Mapping[str, float]) -> Row:
-    return {f"{phase.value}_s": seconds.get(phase.value) for phase in Phase}
+    return {f"{stage.value}_s": seconds.get(stage.value) for stage in Stage}
 
 
 def _list(values: tuple[int, ...] | tuple[float, ...] | None) -> list[int | float] | None:

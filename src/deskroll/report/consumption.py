@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from deskroll.report.intervals import percentile
-from deskroll.report.summary import Consumption, PhaseTime, Spread
-from deskroll.types import Episode, Phase
+from deskroll.report.summary import Consumption, Spread, StageTime
+from deskroll.types import Episode, Stage
 
 
 def consumption(attempts: Sequence[Episode]) -> Consumption:
@@ -30,14 +30,14 @@ def consumption(attempts: Sequence[Episode]) -> Consumption:
     )
 
 
-def phase_times(attempts: Sequence[Episode]) -> tuple[PhaseTime, ...]:
-    """The seconds of each phase that took any, in the order of an episode; an attempt that lacks one spent 0 in it."""
-    known = [phase.value for phase in Phase]
+def phase_times(attempts: Sequence[Episode]) -> tuple[StageTime, ...]:
+    """The seconds of each stage that took any, in the order of an episode; an attempt that lacks one spent 0 in it."""
+    known = [stage.value for stage in Stage]
     others = sorted({name for attempt in attempts for name in attempt.seconds} - set(known))
     times = [(name, spread(attempt.seconds.get(name, 0.0) for attempt in attempts)) for name in known + others]
     everything = math.fsum(seconds.total for _, seconds in times)
     return tuple(
-        PhaseTime(phase=name, seconds=seconds, share=seconds.total / everything)
+        StageTime(phase=name, seconds=seconds, share=seconds.total / everything)
         for name, seconds in times
         if seconds.total > 0
     )

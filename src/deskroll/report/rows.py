@@ -16,14 +16,14 @@ from deskroll.report.compare import Comparison, Side
 from deskroll.report.outcome import outcome_of
 from deskroll.report.results import Results
 from deskroll.store.paths import attempt_folder
-from deskroll.types import Episode, Phase
+from deskroll.types import Episode, Stage
 
 EPISODE_COLUMNS = (
     "phase", "round", "task_id", "sample", "attempt", "domain", "outcome", "success", "score", "reason", "found",
     "expected", "stop",
     "failure_class", "failure_kind", "error", "steps", "actions", "seconds", "prompt_tokens", "completion_tokens",
     "model_calls", "cost_usd", "model", "desktop", "started_at", "ended_at", "question", "answer", "folder",
-    *(f"{phase.value}_s" for phase in Phase),
+    *(f"{stage.value}_s" for stage in Stage),
 )  # fmt: skip
 CHANGE_COLUMNS = ("task_id", "domain", "change", "score_a", "score_b", "samples_a", "samples_b", "scored_a", "scored_b",
                   "unscored_by_a", "unscored_by_b", "answer_a", "answer_b")  # fmt: skip
@@ -49,7 +49,7 @@ def _episode(episode: Episode, results: Results) -> Sequence[Cell]:
         round(max(0.0, episode.ended_at - episode.started_at), 3), usage.prompt_tokens, usage.completion_tokens,
         usage.calls, usage.cost_usd, episode.model, episode.desktop, episode.started_at, episode.ended_at,
         results.question(key), episode.answer, attempt_folder(key, episode.attempt),
-        *(round(episode.seconds.get(phase.value, 0.0), 3) for phase in Phase),
+        *(round(episode.seconds.get(stage.value, 0.0), 3) for stage in Stage),
     )  # fmt: skip
 
 

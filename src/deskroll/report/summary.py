@@ -77,7 +77,7 @@ class Spread(Record, frozen=True):
     p95: float
 
 
-class PhaseTime(Record, frozen=True):
+class StageTime(Record, frozen=True):
     """The seconds that attempts spent in one phase."""
 
     phase: str
@@ -127,7 +127,7 @@ class Consumption(Record, frozen=True):
     steps: Spread
     seconds: Spread
     """From start to end of an attempt."""
-    phases: tuple[PhaseTime, ...]
+    phases: tuple[StageTime, ...]
     desktops: int
     """Different desktops that were used."""
 

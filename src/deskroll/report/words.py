@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from deskroll.report.summary import Estimate, Summary
-from deskroll.types import Phase
+from deskroll.types import Stage
 
 NOTHING = "–"
 """Stands where there is no number."""
-_STAGES = {str(Phase.MODEL): "agent, model"}
+_STAGES = {str(Stage.MODEL): "agent, model"}
 
 
 def percent(share: float | None) -> str:
@@ -84,9 +84,9 @@ def speed(summary: Summary) -> str:
     return f"{number(summary.episodes_per_minute, 1)} episodes a minute"
 
 
-def stage(phase: str) -> str:
-    """What the time of a phase was spent on: an agent's own time and that of the model it asks are one phase."""
-    return _STAGES.get(phase, phase)
+def stage(name: str) -> str:
+    """What the time of a stage was spent on: an agent's own time and that of the model it asks are one stage."""
+    return _STAGES.get(name, name)
 
 
 def counted(count: int, noun: str) -> str:

@@ -11,18 +11,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from deskroll.errors import DeskrollError, FailureClass, boundary
-from deskroll.rollout.live import Live
+from deskroll.rollout.live_attempt import LiveAttempt
 
 
 @contextmanager
-def blaming(live: Live, culprit: FailureClass, what: str, *, bug: FailureClass | None = None) -> Iterator[None]:
+def blaming(live: LiveAttempt, culprit: FailureClass, what: str, *, bug: FailureClass | None = None) -> Iterator[None]:
     """A `boundary`, also for a cancellation that nobody has sent."""
     with boundary(culprit, what, bug=bug), from_within(live):
         yield
 
 
 @contextmanager
-def from_within(live: Live) -> Iterator[None]:
+def from_within(live: LiveAttempt) -> Iterator[None]:
     """Turn a cancellation that nobody has sent into an error that says so."""
     try:
         yield

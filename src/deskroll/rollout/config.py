@@ -70,12 +70,12 @@ class RetrySettings(Settings):
 
 
 class WatchdogSettings(Settings):
-    """When a phase counts as stalled. Times are in seconds."""
+    """When a stage of an episode counts as stalled. Times are in seconds."""
 
     notice_after: float = Field(default=15.0, gt=0)
     """A desktop or a model server that has not answered for so long is named by `deskroll status`."""
     stalled_after: float = Field(default=60.0, gt=0)
-    """A phase is stalled after so long, or ten times its usual time, whichever is more: it is dumped and reported."""
+    """A stage is stalled after so long, or ten times its usual time, whichever is more: it is dumped and reported."""
     act_timeout: float = Field(default=300.0, gt=0)
     """The longest that actions may take before the attempt is stopped and made again."""
 

@@ -9,7 +9,7 @@ import math
 
 from deskroll.desktops.pool import PoolStatus
 from deskroll.desktops.pool.slot import State
-from deskroll.types import Episode, Phase, Record
+from deskroll.types import Episode, Record, Stage
 
 AT_ONCE_S = 2.0
 """Deaths that are heard of within so long of each other are one event."""
@@ -39,7 +39,7 @@ class Deaths:
     def hear_attempt(self, episode: Episode, now: float) -> None:
         """An attempt has ended: perhaps with its desktop."""
         if episode.desktop and episode.failure is not None and episode.failure.kind in _KINDS:
-            lasted = sum(seconds for phase, seconds in episode.seconds.items() if phase != Phase.PERMIT)
+            lasted = sum(seconds for stage, seconds in episode.seconds.items() if stage != Stage.PERMIT)
             known = self._heard.get(episode.desktop)
             self._note(episode.desktop, _Death(known.heard_at if known else now, now - lasted))
 

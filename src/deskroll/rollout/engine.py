@@ -37,7 +37,7 @@ from deskroll.rollout.tally import Tally
 from deskroll.store import RunStore
 from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed, Started
 from deskroll.store.names import name_of
-from deskroll.types import Episode, EpisodeKey, Event, EventSink, Failure, Phase, Score, StopReason, Task, guarded
+from deskroll.types import Episode, EpisodeKey, Event, EventSink, Failure, Score, Stage, StopReason, Task, guarded
 
 _log = logging.getLogger(__name__)
 _NO_MODEL = 20
@@ -319,7 +319,7 @@ def _lost(order: Order, error: WorkerLost, started: float) -> Episode:
         domain=order.task.domain,
         started_at=started,
         ended_at=time.time(),
-        seconds={Phase.PERMIT: order.waited_s},
+        seconds={Stage.PERMIT: order.waited_s},
     )
 
 

@@ -12,7 +12,7 @@ import logging
 
 from deskroll.agents import Agent
 from deskroll.desktops.base import Desktop
-from deskroll.envs import Ending, Env, Moment
+from deskroll.envs import Ending, Env, TurnResult
 from deskroll.errors import (
     AgentError,
     DeskrollError,
@@ -25,24 +25,24 @@ from deskroll.errors import (
     comes_from_outside,
 )
 from deskroll.rollout.cancelled import blaming, from_within, uncancel
+from deskroll.rollout.context import EpisodeContext
 from deskroll.rollout.deadline import turns_within, within
-from deskroll.rollout.kit import Kit
-from deskroll.rollout.live import Live
-from deskroll.rollout.notebook import Notebook
-from deskroll.types import UNJUDGED, Decision, Episode, Event, Observation, Phase, StopReason
+from deskroll.rollout.live_attempt import LiveAttempt
+from deskroll.rollout.recorder import EpisodeRecorder
+from deskroll.types import UNJUDGED, Decision, Episode, Event, Observation, Stage, StopReason
 
 _log = logging.getLogger(__name__)
 
 
-async def run_episode(live: Live, kit: Kit) -> Episode | None:
+async def run_episode(live: LiveAttempt, context: EpisodeContext) -> Episode | None:
     """Run one attempt to its end; None where it was given back before it began."""
-    notes = Notebook(live, kit)
+    notes = EpisodeRecorder(live, context)
     try:
         try:
             live.check_wanted()
             with blaming(live, FailureClass.DESKTOP, f"episode {live.order.name}"):
-                async with kit.desktop(live) as desktop:
-                    await _attempt(live, kit, notes, desktop)
+                async with context.desktop(live) as desktop:
+                    await _attempt(live, context, notes, desktop)
         except asyncio.CancelledError:
             if not live.cancelled:  # nobody stopped this attempt: its task itself is being ended
                 raise
@@ -64,52 +64,54 @@ async def run_episode(live: Live, kit: Kit) -> Episode | None:
         await notes.close()
 
 
-async def _attempt(live: Live, kit: Kit, notes: Notebook, desktop: Desktop | None) -> None:
-    task, limits = live.order.task, kit.spec.limits
+async def _attempt(live: LiveAttempt, context: EpisodeContext, notes: EpisodeRecorder, desktop: Desktop | None) -> None:
+    task, limits = live.order.task, context.spec.limits
     live.begin()
     with boundary(FailureClass.SETUP, f"task {task.id!r}", bug=FailureClass.ENV):
-        env = kit.env(live.order, desktop, notes)
+        env = context.env(live.order, desktop, notes)
     try:
         async with within(limits.setup_timeout, SetupError, f"the set-up of task {task.id!r}"):
             with blaming(live, FailureClass.SETUP, f"task {task.id!r}", bug=FailureClass.ENV):
                 observation = await env.reset()
                 tools = env.tools
-        with boundary(FailureClass.AGENT, f"agent {kit.spec.agent}"):
-            agent = kit.agent(live.order, env, tools, notes.writer)
-        ending = await _turns(live, kit, env, agent, observation, notes)
-        live.enter(Phase.SCORE)
-        if not kit.spec.evaluate:
+        with boundary(FailureClass.AGENT, f"agent {context.spec.agent}"):
+            agent = context.agent(live.order, env, tools, notes.writer)
+        ending = await _turns(live, context, env, agent, observation, notes)
+        live.enter(Stage.SCORE)
+        if not context.spec.evaluate:
             notes.scored(ending, UNJUDGED)
             return
         async with within(limits.score_timeout, EvaluatorError, f"the evaluation of task {task.id!r}"):
             with blaming(live, FailureClass.EVALUATOR, f"task {task.id!r}"):
                 notes.scored(ending, await env.score(ending))
     finally:
-        await _close(env, live, kit, notes)
+        await _close(env, live, context, notes)
 
 
-async def _turns(live: Live, kit: Kit, env: Env, agent: Agent, observation: Observation, notes: Notebook) -> Ending:
+async def _turns(
+    live: LiveAttempt, context: EpisodeContext, env: Env, agent: Agent, observation: Observation, notes: EpisodeRecorder
+) -> Ending:
     """Ask, act, look, until the agent or a limit ends it."""
     try:
         async with turns_within(notes.limits.max_time, live.waiting) as clock:
             while (stop := notes.budget.reached()) is None:
-                live.enter(Phase.MODEL)
+                live.enter(Stage.MODEL)
                 with blaming(live, FailureClass.AGENT, "the agent"):
                     decision = _checked(await agent.act(observation))
                     notes.decided(decision)
                 live.check_wanted()
-                live.enter(Phase.ACT)
-                moment = await _step(env, decision, live)
+                live.enter(Stage.ACT)
+                turn = await _step(env, decision, live)
                 live.check_wanted()
-                live.enter(Phase.STORE)
-                notes.step(moment)
+                live.enter(Stage.STORE)
+                notes.step(turn)
                 if decision.gave_up:
                     raise AgentError(decision.gave_up)
-                if moment.stop is not None:
-                    return Ending(stop=moment.stop, answer=moment.answer)
-                observation = moment.observation
+                if turn.stop is not None:
+                    return Ending(stop=turn.stop, answer=turn.answer)
+                observation = turn.observation
     except TimeoutError:
-        silence = kit.silence(clock.unanswered_s) if live.phase is Phase.MODEL else 0.0
+        silence = context.silence(clock.unanswered_s) if live.stage is Stage.MODEL else 0.0
         if silence > (notes.limits.max_time or 0.0) / 2:
             # Nobody had an answer from it all that time: that is the server's doing, and no limit of the agent's.
             raise ModelError(f"the model's server was silent for {silence:.0f} s, until the time was over") from None
@@ -123,16 +125,16 @@ def _checked(given: object) -> Decision:
     return given
 
 
-async def _step(env: Env, decision: Decision, live: Live) -> Moment:
+async def _step(env: Env, decision: Decision, live: LiveAttempt) -> TurnResult:
     if not decision.actions:
-        return Moment(observation=Observation(results=(decision.problem,)))
+        return TurnResult(observation=Observation(results=(decision.problem,)))
     with blaming(live, FailureClass.ENV, "the environment"):
         return await env.step(decision.actions)
 
 
-async def _close(env: Env, live: Live, kit: Kit, notes: Notebook) -> None:
+async def _close(env: Env, live: LiveAttempt, context: EpisodeContext, notes: EpisodeRecorder) -> None:
     """Whatever goes wrong here, the attempt's result is known by now and stays."""
-    limit = kit.spec.limits.close_timeout
+    limit = context.spec.limits.close_timeout
     try:
         async with within(limit, SetupError, "closing it"):
             with from_within(live):
@@ -140,7 +142,9 @@ async def _close(env: Env, live: Live, kit: Kit, notes: Notebook) -> None:
     except BaseException as error:  # plug-ins may fail in any way
         if comes_from_outside(error):
             raise
-        why = kit.traces.hide(str(error) if isinstance(error, DeskrollError) else f"{type(error).__name__}: {error}")
+        why = context.traces.hide(
+            str(error) if isinstance(error, DeskrollError) else f"{type(error).__name__}: {error}"
+        )
         notes.unclosed(error)
         _log.warning("%s: its environment could not be closed: %s", live.order.name, why)
-        kit.sink.emit(Event(kind="episode.unclosed", subject=live.order.name, data={"reason": why}))
+        context.sink.emit(Event(kind="episode.unclosed", subject=live.order.name, data={"reason": why}))

@@ -21,14 +21,14 @@ class _Collected:
         yield GaugeMetricFamily("deskroll_episodes_scored", "Episodes with a score.", standing.scored)
         yield GaugeMetricFamily("deskroll_episodes_succeeded", "Episodes with full score.", standing.successes)
         yield _labelled("deskroll_episodes_unscored", "Outcomes without a score.", "class", standing.unscored)
-        yield _labelled("deskroll_episodes_in_phase", "Episodes in flight, by phase.", "phase", status.phases)
+        yield _labelled("deskroll_episodes_in_stage", "Episodes in flight, by stage.", "stage", status.stages)
         yield GaugeMetricFamily("deskroll_rollouts_limit", "The most episodes in flight.", status.num_rollouts)
         yield GaugeMetricFamily("deskroll_attention", "Things that are stuck.", len(status.attention))
         retries = CounterMetricFamily("deskroll_attempts_retried", "Attempts that were made again.", labels=["class"])
         for name, count in standing.retried.items():
             retries.add_metric([name], count)
         yield retries
-        seconds = CounterMetricFamily("deskroll_phase_seconds", "Time by phase, over all attempts.", labels=["phase"])
+        seconds = CounterMetricFamily("deskroll_stage_seconds", "Time by stage, over all attempts.", labels=["stage"])
         for name, value in standing.seconds.items():
             seconds.add_metric([name], value)
         yield seconds

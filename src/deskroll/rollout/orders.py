@@ -8,7 +8,7 @@ import msgspec
 
 from deskroll.models.base import EndpointLoad
 from deskroll.store.names import name_of
-from deskroll.types import EpisodeKey, Phase, Record, Task
+from deskroll.types import EpisodeKey, Record, Stage, Task
 
 
 class EpisodeLimits(Record, frozen=True):
@@ -86,13 +86,13 @@ class Activity(Record, frozen=True):
 
     key: EpisodeKey
     attempt: int
-    phase: Phase
+    stage: Stage
     since: float
     """Seconds since the epoch; for people."""
     seconds: float = 0.0
     """How long it has been at it, of the time in which its process ran, when this was said."""
     visit: int = 0
-    """Which of its phases this is, counted."""
+    """Which of its stages this is, counted."""
     desktop: str = ""
     turn: int = 0
 

@@ -147,7 +147,7 @@ class Session:
         running = self.engine.running
         activities, endpoints = activities_of(workers, running), endpoints_of(workers)
         standing, limits = self.engine.tally.standing(), self.engine.limits
-        phases = dict(Counter(str(each.phase) for each in activities))
+        stages = dict(Counter(str(each.stage) for each in activities))
         in_flight = len(running)
         stuck = attention(activities, endpoints, workers, self.config.watchdog.notice_after)
         pool, no_pool = self._pool_watch.status, self._pool_watch.attention()
@@ -166,7 +166,7 @@ class Session:
             samples=self.config.group_size,
             num_rollouts=limits.episodes.most,
             max_concurrent_rollouts=limits.groups.most,
-            phases=phases,
+            stages=stages,
             activities=tuple(activities[:_MOST_SHOWN]),
             endpoints=tuple(endpoints),
             workers=tuple(
@@ -186,7 +186,7 @@ class Session:
                 standing,
                 in_flight,
                 limits.episodes.most,
-                phases,
+                stages,
                 endpoints,
                 pool_limit=pool.limit if pool else None,
                 no_pool=bool(no_pool),

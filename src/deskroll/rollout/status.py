@@ -14,12 +14,12 @@ from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.orders import Activity
 from deskroll.rollout.tally import Standing
 from deskroll.store.names import name_of
-from deskroll.types import EpisodeKey, Phase, Record
+from deskroll.types import EpisodeKey, Record, Stage
 
-_ANSWERING = (Phase.ACT, Phase.SETTLE)
-"""Phases in which an episode waits for its desktop's answer."""
-_BUSY = {Phase.SETUP: "set-up", Phase.SCORE: "evaluation"}
-"""Phases in which it may well take its time."""
+_ANSWERING = (Stage.ACT, Stage.SETTLE)
+"""Stages in which an episode waits for its desktop's answer."""
+_BUSY = {Stage.SETUP: "set-up", Stage.SCORE: "evaluation"}
+"""Stages in which it may well take its time."""
 
 
 _FAILING_S = 15.0
@@ -56,8 +56,8 @@ class RunStatus(Record, frozen=True, omit_defaults=False):
     """Episodes of each task."""
     num_rollouts: int
     max_concurrent_rollouts: int
-    phases: dict[str, int]
-    """How many episodes are in each phase; of those in flight that are missing here nothing was heard yet."""
+    stages: dict[str, int]
+    """How many episodes are in each stage; of those in flight that are missing here nothing was heard yet."""
     activities: tuple[Activity, ...]
     """What episodes do, those first that have been at it for longest."""
     endpoints: tuple[EndpointLoad, ...]
@@ -120,14 +120,14 @@ def attention(
     lines = []
     for each in activities:
         waited = each.seconds
-        if each.phase in _ANSWERING and each.desktop and waited > after:
+        if each.stage in _ANSWERING and each.desktop and waited > after:
             lines.append(
                 f"desktop {each.desktop} has not answered for {waited:.0f} s "
                 f"(episode {name_of(each.key, each.attempt)}, turn {each.turn + 1})"
             )
-        elif each.phase in _BUSY and each.desktop and waited > after:
+        elif each.stage in _BUSY and each.desktop and waited > after:
             lines.append(
-                f"desktop {each.desktop} has been busy with the {_BUSY[each.phase]} of episode "
+                f"desktop {each.desktop} has been busy with the {_BUSY[each.stage]} of episode "
                 f"{name_of(each.key, each.attempt)} for {waited:.0f} s"
             )
     for load in endpoints:
@@ -178,7 +178,7 @@ def what_limits(
     standing: Standing,
     in_flight: int,
     num_rollouts: int,
-    phases: dict[str, int],
+    stages: dict[str, int],
     endpoints: Sequence[EndpointLoad] = (),
     *,
     pool_limit: str | None = None,
@@ -191,12 +191,12 @@ def what_limits(
         return rest
     if no_pool:
         return "the pool, which serves nobody"
-    waiting, asking = phases.get(Phase.DESKTOP, 0), phases.get(Phase.MODEL, 0)
-    if trouble := _server_trouble(endpoints, asking, sum(phases.values()) - waiting):
+    waiting, asking = stages.get(Stage.DESKTOP, 0), stages.get(Stage.MODEL, 0)
+    if trouble := _server_trouble(endpoints, asking, sum(stages.values()) - waiting):
         return trouble
     if left <= in_flight and left < num_rollouts:
         return "the last episode is under way" if left == 1 else f"the last {left} episodes are under way"
-    seen = max(sum(phases.values()), 1)  # by what the workers said last
+    seen = max(sum(stages.values()), 1)  # by what the workers said last
     # While some wait for a desktop, more episodes would wait, too, whatever those do that have one.
     if pool_limit is not None and (waiting * 5 >= seen or waiting > asking):
         # A pool goes by the last minute, and may not have noticed yet.

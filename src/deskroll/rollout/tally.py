@@ -30,7 +30,7 @@ class Standing(Record, frozen=True, omit_defaults=False):
     unpriced: int
     """Outcomes whose cost is not known."""
     seconds: dict[str, float]
-    """By phase, over all attempts of this start."""
+    """By stage, over all attempts of this start."""
 
     @property
     def failed(self) -> int:
@@ -101,5 +101,5 @@ class Tally:
             self._unpriced += 1
         else:
             self._cost += episode.usage.cost_usd
-        for phase, seconds in episode.seconds.items():
-            self._seconds[phase] = self._seconds.get(phase, 0.0) + seconds
+        for stage, seconds in episode.seconds.items():
+            self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds

@@ -1,10 +1,10 @@
 """Watchdog: nothing stalls in silence.
 
-Looks at what every episode does. A phase far beyond its usual time is dumped and reported; one beyond its cap is
+Looks at what every episode does. A stage far beyond its usual time is dumped and reported; one beyond its cap is
 stopped as a failure of whoever did not answer, which the engine then retries.
 
 Guarantees: it goes by what workers say of themselves, in time in which they ran, and adds nothing of its own: neither
-a step of the clock nor a sleep of its own makes a phase longer. What it stops is no evidence against the agent.
+a step of the clock nor a sleep of its own makes a stage longer. What it stops is no evidence against the agent.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from deskroll.rollout.config import RunConfig
 from deskroll.rollout.orders import Activity
 from deskroll.rollout.status import activities_of
 from deskroll.store.names import name_of
-from deskroll.types import Episode, EpisodeKey, Event, EventSink, Phase, guarded
+from deskroll.types import Episode, EpisodeKey, Event, EventSink, Stage, guarded
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 2.0
 _BEYOND = 10.0
-"""A phase is far beyond its usual time at so many times that."""
+"""A stage is far beyond its usual time at so many times that."""
 _GRACE_S = 30.0
-_CULPRIT: Mapping[Phase, type[DeskrollError]] = {
-    Phase.SETUP: SetupError,
-    Phase.MODEL: ModelError,
-    Phase.ACT: DesktopStalled,
-    Phase.SETTLE: DesktopStalled,
-    Phase.SCORE: EvaluatorError,
+_CULPRIT: Mapping[Stage, type[DeskrollError]] = {
+    Stage.SETUP: SetupError,
+    Stage.MODEL: ModelError,
+    Stage.ACT: DesktopStalled,
+    Stage.SETTLE: DesktopStalled,
+    Stage.SCORE: EvaluatorError,
 }
 _Mark = tuple[EpisodeKey, int, int]
-"""One phase of one attempt."""
+"""One stage of one attempt."""
 
 
 class Usual:
-    """How long each phase usually takes: of the last few hundred episodes, what nineteen in twenty stay below."""
+    """How long each stage usually takes: of the last few hundred episodes, what nineteen in twenty stay below."""
 
     def __init__(self) -> None:
         self._seen: dict[str, deque[float]] = {}
 
     def learn(self, episode: Episode) -> None:
-        """Take an episode's phases into account, those of its turns by the turn."""
-        for phase, seconds in episode.seconds.items():
-            turns = max(episode.steps, 1) if phase in (Phase.MODEL, Phase.ACT, Phase.SETTLE) else 1
-            self._seen.setdefault(phase, deque(maxlen=300)).append(seconds / turns)
+        """Take an episode's stages into account, those of its turns by the turn."""
+        for stage, seconds in episode.seconds.items():
+            turns = max(episode.steps, 1) if stage in (Stage.MODEL, Stage.ACT, Stage.SETTLE) else 1
+            self._seen.setdefault(stage, deque(maxlen=300)).append(seconds / turns)
 
-    def time_of(self, phase: Phase) -> float:
+    def time_of(self, stage: Stage) -> float:
         """In seconds; 0 where nothing is known."""
-        seen = sorted(self._seen.get(phase, ()))
+        seen = sorted(self._seen.get(stage, ()))
         return seen[int(len(seen) * 0.95)] if len(seen) >= 5 else 0.0
 
 
@@ -66,11 +66,11 @@ class Watchdog:
         self._sink = guarded(sink)
         self._reported: set[_Mark] = set()
         self._caps = {
-            Phase.SETUP: config.limits.setup_timeout + _GRACE_S,
-            Phase.MODEL: (config.model.retries + 1) * (config.model.timeout + config.model.backoff_max) + _GRACE_S,
-            Phase.ACT: self._config.act_timeout,
-            Phase.SETTLE: self._config.act_timeout,
-            Phase.SCORE: config.limits.score_timeout + _GRACE_S,
+            Stage.SETUP: config.limits.setup_timeout + _GRACE_S,
+            Stage.MODEL: (config.model.retries + 1) * (config.model.timeout + config.model.backoff_max) + _GRACE_S,
+            Stage.ACT: self._config.act_timeout,
+            Stage.SETTLE: self._config.act_timeout,
+            Stage.SCORE: config.limits.score_timeout + _GRACE_S,
         }
 
     async def watch(self) -> None:
@@ -84,21 +84,21 @@ class Watchdog:
         live = set()
         for each in activities_of(self._backend.workers()):
             live.add(_mark(each))
-            if each.phase in self._caps and each.seconds > self._caps[each.phase]:
+            if each.stage in self._caps and each.seconds > self._caps[each.stage]:
                 self._stop(each)
-            elif each.phase is not Phase.DESKTOP and each.seconds > self._stalled_after(each.phase):
+            elif each.stage is not Stage.DESKTOP and each.seconds > self._stalled_after(each.stage):
                 self._report(each)
         self._reported &= live
 
-    def _stalled_after(self, phase: Phase) -> float:
-        return max(self._config.stalled_after, _BEYOND * self.usual.time_of(phase))
+    def _stalled_after(self, stage: Stage) -> float:
+        return max(self._config.stalled_after, _BEYOND * self.usual.time_of(stage))
 
     def _report(self, each: Activity) -> None:
         if _mark(each) in self._reported:
             return
         self._reported.add(_mark(each))
-        usual = self.usual.time_of(each.phase)
-        why = f"{each.phase} has taken {each.seconds:.0f} s" + (f"; usual: {usual:.1f} s" if usual else "")
+        usual = self.usual.time_of(each.stage)
+        why = f"{each.stage} has taken {each.seconds:.0f} s" + (f"; usual: {usual:.1f} s" if usual else "")
         on = f" on desktop {each.desktop}" if each.desktop else ""
         _log.warning("%s%s is stalled: %s", name_of(each.key, each.attempt), on, why)
         self._sink.emit(Event(kind="episode.stalled", subject=name_of(each.key, each.attempt), data={"reason": why}))
@@ -106,10 +106,10 @@ class Watchdog:
 
     def _stop(self, each: Activity) -> None:
         name = name_of(each.key, each.attempt)
-        culprit = _CULPRIT[each.phase]
+        culprit = _CULPRIT[each.stage]
         if culprit is DesktopStalled and not each.desktop:
             culprit = SetupError  # its tools hang, which are no desktop's
-        error = culprit(f"{each.phase} of {name} took {each.seconds:.0f} s, and was stopped by the watchdog")
+        error = culprit(f"{each.stage} of {name} took {each.seconds:.0f} s, and was stopped by the watchdog")
         _log.warning("%s", error)
         self._backend.stop(each.key, each.attempt, error, each.visit)
 

@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import Around, perform
+from deskroll.envs.osworld.setup import SetupContext, perform
 from deskroll.envs.osworld.setup.cdp import browser_of
 from deskroll.envs.osworld.setup.history import history_file
 from deskroll.envs.osworld.setup.records import Visit
@@ -60,8 +60,8 @@ def step(kind: str, **parameters: Any) -> dict[str, Any]:
 CHROMIUM = step("launch", command=["chromium", "--no-first-run", "--remote-debugging-port=9222"])
 
 
-def around(**settings: Any) -> Around:
-    return Around("t", OSWorldSettings(browser_profile=PROFILE, **settings))
+def around(**settings: Any) -> SetupContext:
+    return SetupContext("t", OSWorldSettings(browser_profile=PROFILE, **settings))
 
 
 @pytest_asyncio.fixture

@@ -17,7 +17,7 @@ import pytest
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import Around, bundled_files, perform
+from deskroll.envs.osworld.setup import SetupContext, bundled_files, perform
 from deskroll.envs.osworld.setup.downloads import fetched
 from deskroll.envs.osworld.setup.locks import locked
 from deskroll.errors import InputError, SetupError
@@ -32,9 +32,11 @@ def step(url: str, path: str = PATH) -> dict[str, Any]:
     return {"type": "download", "parameters": {"files": [{"url": url, "path": path}]}}
 
 
-def around(folder: Path, task: str = "t-1", **settings: Any) -> Around:
+def around(folder: Path, task: str = "t-1", **settings: Any) -> SetupContext:
     """With files from this machine, where our server is, unless the settings say otherwise."""
-    return Around(task, OSWorldSettings(**{"cache_dir": str(folder), "allow_private_downloads": True, **settings}))
+    return SetupContext(
+        task, OSWorldSettings(**{"cache_dir": str(folder), "allow_private_downloads": True, **settings})
+    )
 
 
 def kept(folder: Path, url: str, task: str = "t-1") -> Path:
@@ -144,12 +146,12 @@ import asyncio, sys
 from pathlib import Path
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import Around
+from deskroll.envs.osworld.setup import SetupContext
 from deskroll.envs.osworld.setup.downloads import fetched
 from deskroll.envs.osworld.setup.locks import locked
 
 settings = OSWorldSettings(cache_dir=sys.argv[2], allow_private_downloads=True)
-print(asyncio.run(fetched(sys.argv[1], "a file.txt", Around("t-1", settings))))
+print(asyncio.run(fetched(sys.argv[1], "a file.txt", SetupContext("t-1", settings))))
 """
 
 

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import Around, perform
+from deskroll.envs.osworld.setup import SetupContext, perform
 from deskroll.errors import SetupError
 from tests.envs.osworld.conftest import Shelf
 
@@ -86,11 +86,11 @@ async def google() -> AsyncIterator[Google]:
 
 
 @pytest.fixture
-def here(google: Google, tmp_path: Path) -> Around:
+def here(google: Google, tmp_path: Path) -> SetupContext:
     return around(google, tmp_path)
 
 
-def around(google: Google, folder: Path, **other: str) -> Around:
+def around(google: Google, folder: Path, **other: str) -> SetupContext:
     key = {"client_id": "c-id", "client_secret": "c-secret", "refresh_token": "r-token", "more": 1, **other}
     folder.joinpath("key.json").write_text(json.dumps({**key, "token_uri": f"{google.url}/token"}))
     settings = OSWorldSettings(
@@ -99,7 +99,7 @@ def around(google: Google, folder: Path, **other: str) -> Around:
         cache_dir=str(folder / "cache"),
         allow_private_downloads=True,
     )
-    return Around("t", settings)
+    return SetupContext("t", settings)
 
 
 def step(operation: str, **args: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def step(operation: str, **args: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("trash", "call"), [(False, "DELETE /drive/v2/files/{}"), (True, "POST /drive/v2/files/{}/trash")]
 )
-async def test_delete(trash: bool, call: str, google: Google, here: Around, sim: GuestDesktop) -> None:
+async def test_delete(trash: bool, call: str, google: Google, here: SetupContext, sim: GuestDesktop) -> None:
     google.finds = {"mimeType !=": ["f1", "f2"], "mimeType =": ["d1"]}
     await perform([step("delete", query="title = 'emails'", trash=trash)], sim, here)
     assert [each for each in google.calls if not each.startswith("GET")] == [call.format(n) for n in ("f1", "f2", "d1")]
@@ -120,7 +120,7 @@ async def test_delete(trash: bool, call: str, google: Google, here: Around, sim:
     }
 
 
-async def test_a_long_page_is_read_to_its_end(google: Google, here: Around, sim: GuestDesktop) -> None:
+async def test_a_long_page_is_read_to_its_end(google: Google, here: SetupContext, sim: GuestDesktop) -> None:
     google.page = 1000
     google.finds = {"title = 'there'": [f"id-{n:04d}-{'x' * 1000}" for n in range(1000)]}
     await perform([step("mkdirs", path=["there", "new"])], sim, here)
@@ -132,19 +132,21 @@ async def test_a_long_page_is_read_to_its_end(google: Google, here: Around, sim:
         await perform([step("mkdirs", path="there")], sim, here)
 
 
-async def test_what_went_with_its_folder_is_deleted(google: Google, here: Around, sim: GuestDesktop) -> None:
+async def test_what_went_with_its_folder_is_deleted(google: Google, here: SetupContext, sim: GuestDesktop) -> None:
     google.finds = {"mimeType !=": ["gone"]}
     await perform([step("delete", query="title = 'x'")], sim, here)
 
 
-async def test_folders_are_made_where_they_are_not(google: Google, here: Around, sim: GuestDesktop) -> None:
+async def test_folders_are_made_where_they_are_not(google: Google, here: SetupContext, sim: GuestDesktop) -> None:
     google.finds = {"title = 'there'": ["d7"]}
     await perform([step("mkdirs", path=["there", "it's new"])], sim, here)
     assert google.made == [{"title": "it's new", "mimeType": FOLDER, "parents": [{"id": "d7"}]}]
     assert r"'d7' in parents and title = 'it\'s new'" in google.queries[-1]
 
 
-async def test_a_file_is_fetched_and_uploaded(google: Google, here: Around, sim: GuestDesktop, shelf: Shelf) -> None:
+async def test_a_file_is_fetched_and_uploaded(
+    google: Google, here: SetupContext, sim: GuestDesktop, shelf: Shelf
+) -> None:
     shelf.files["/invoice"] = b"%PDF\x00"
     await perform([step("upload", url=f"{shelf.url}/invoice", path=["invoice.pdf"])], sim, here)
     assert google.made == [{"title": "invoice.pdf", "parents": [{"id": "root"}]}]
@@ -169,5 +171,5 @@ async def test_without_a_key_no_drive_is_touched(google: Google, sim: GuestDeskt
     with pytest.raises(
         SetupError, match=r"needs an account at Google, and none is given; set env_options.google_drive"
     ):
-        await perform([step("mkdirs", path="a")], sim, Around("t", OSWorldSettings(google_api=google.url)))
+        await perform([step("mkdirs", path="a")], sim, SetupContext("t", OSWorldSettings(google_api=google.url)))
     assert not google.calls

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.envs import Ending, Means
+from deskroll.envs import Ending, EnvContext
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import STEPS, check_steps
@@ -102,7 +102,7 @@ async def test_what_is_done_before_judging_has_the_runs_own_settings(local: Gues
     settings = OSWorldSettings(cache_dir=str(tmp_path / "cache"), offline=True)
     ending = Ending(stop=StopReason.DONE)
     with pytest.raises(EvaluatorError, match=r"offline is set; put the file at .*cache/t/.*_a\.txt"):
-        await OSWorldEnv(task, settings, Means(desktop=local)).score(ending)
+        await OSWorldEnv(task, settings, EnvContext(desktop=local)).score(ending)
     tmp_path.joinpath("a").write_text("hello")
     mirrored = settings.model_copy(update={"mirrors": {"https://files.invalid/": f"{tmp_path.as_uri()}/"}})
-    assert (await OSWorldEnv(task, mirrored, Means(desktop=local)).score(ending)).value == 1.0
+    assert (await OSWorldEnv(task, mirrored, EnvContext(desktop=local)).score(ending)).value == 1.0

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.envs import Ending, Means
+from deskroll.envs import Ending, EnvContext
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.evaluate import evaluate
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import Around, perform
+from deskroll.envs.osworld.setup import SetupContext, perform
 from deskroll.errors import CommandTimeout, EvaluatorError, SetupError
 from deskroll.tasks import parse_task
 from deskroll.types import StopReason
@@ -29,8 +29,8 @@ def step(kind: str, **parameters: Any) -> dict[str, Any]:
     return {"type": kind, "parameters": parameters}
 
 
-def around(*, forgiving: bool = False) -> Around:
-    return Around("t", SETTINGS, forgiving=forgiving)
+def around(*, forgiving: bool = False) -> SetupContext:
+    return SetupContext("t", SETTINGS, forgiving=forgiving)
 
 
 async def test_commands_in_all_their_forms(local: GuestDesktop) -> None:
@@ -114,7 +114,7 @@ async def test_failing_commands_are_told_and_gone_on_from_where_the_settings_say
         match=r"ended with 3: \*\*\*; set env_options.failing_commands=warn to go on, as OSWorld's runner does",
     ):
         await perform(FAILING, local, around())
-    here = Around("t", SETTINGS.model_copy(update={"failing_commands": "warn"}))
+    here = SetupContext("t", SETTINGS.model_copy(update={"failing_commands": "warn"}))
     with caplog.at_level(logging.WARNING):
         await perform(FAILING, local, here)
     assert (await local.run("test -e ~/after")).returncode == 0
@@ -145,7 +145,7 @@ async def test_steps_are_kept_with_the_attempt_those_after_the_agent_too(local: 
     config = [step("execute", command="exit 3"), step("execute", command="true")]
     task = parse_task({"id": "t", "instruction": "Do it.", "config": config, "evaluator": evaluator}, "here")
     settings = SETTINGS.model_copy(update={"failing_commands": "warn"})
-    env = OSWorldEnv(task, settings, Means(desktop=local, keep=kept.__setitem__))
+    env = OSWorldEnv(task, settings, EnvContext(desktop=local, keep=kept.__setitem__))
     await env.reset()
     assert (await env.score(Ending(stop=StopReason.DONE))).value == 1.0
     files = {name: msgspec.json.decode(data) for name, data in kept.items()}
@@ -175,7 +175,7 @@ async def test_after_the_agent_a_failing_command_is_part_of_what_is_judged(local
 
 async def test_a_command_that_was_cut_off_is_gone_on_from_nowhere(local: GuestDesktop) -> None:
     """By a signal or by its time limit: what is prepared, or judged, is not what the task says."""
-    warn = Around("t", SETTINGS.model_copy(update={"failing_commands": "warn"}))
+    warn = SetupContext("t", SETTINGS.model_copy(update={"failing_commands": "warn"}))
     for here in (around(), warn, around(forgiving=True)):
         with pytest.raises(SetupError, match=r"step 0 \(execute\): .*kill -KILL .* was ended by SIGKILL"):
             await perform([step("execute", command="sh -c 'kill -KILL $$'; exit $?")], local, here)

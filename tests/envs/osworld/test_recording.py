@@ -9,7 +9,7 @@ import pytest
 
 from deskroll.actions import Done, Wait
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.envs import Means
+from deskroll.envs import EnvContext
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.errors import GuestError
@@ -21,8 +21,8 @@ async def test_the_rate_is_the_guests(local: GuestDesktop) -> None:
         await local.start_recording(31)
     kept: dict[str, bytes] = {}
     settings = OSWorldSettings(enable_recording=True, recording_fps=20, observation_type="screenshot")
-    means = Means(desktop=local, keep=kept.__setitem__)
-    env = OSWorldEnv(Task(id="t", instruction="wait"), settings, means)
+    context = EnvContext(desktop=local, keep=kept.__setitem__)
+    env = OSWorldEnv(Task(id="t", instruction="wait"), settings, context)
     await env.reset()
     await env.step([Wait(seconds=0.5), Done()])
     await env.close()

@@ -18,7 +18,7 @@ from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.evaluate import evaluate
 from deskroll.envs.osworld.evaluate.own.named import Function
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import Around, perform
+from deskroll.envs.osworld.setup import SetupContext, perform
 from deskroll.errors import EvaluatorError, InputError
 from deskroll.tasks import parse_task
 from deskroll.types import Score, StopReason, Task
@@ -35,8 +35,8 @@ PAGE = (Path(__file__).parents[3] / "docs" / "evaluators.md").read_text()
 
 async def score(desktop: GuestDesktop, folder: Path, source: str, task: Task, **kept: dict[str, bytes]) -> Score:
     (folder / "check.py").write_text(source)
-    around = Around(task.id, OSWorldSettings(), folder)
-    return await evaluate(task, desktop, DONE, around, keep=kept.get("kept", {}).__setitem__)
+    context = SetupContext(task.id, OSWorldSettings(), folder)
+    return await evaluate(task, desktop, DONE, context, keep=kept.get("kept", {}).__setitem__)
 
 
 def own(expected: Any = None, *, result: Any = None, **options: Any) -> Task:
@@ -46,15 +46,15 @@ def own(expected: Any = None, *, result: Any = None, **options: Any) -> Task:
 async def test_the_pages_example_runs(tmp_path: Path) -> None:
     task = parse_task(json.loads(TASK), "here")
     (tmp_path / "checks.py").write_text(CHECKS)
-    around = Around(task.id, OSWorldSettings(), tmp_path)
+    context = SetupContext(task.id, OSWorldSettings(), tmp_path)
     assert OSWorldEnv.prepare([task], OSWorldSettings(), tmp_path)
     async with LocalProvider() as provider, GuestDesktop(await provider.boot(DesktopSpec())) as desktop:
-        await perform(task.setup, desktop, around)
+        await perform(task.setup, desktop, context)
         found = []
         for text in (None, b"none\n", b"The total: 549", b"rent and food: 550.00\n"):
             if text is not None:
                 await desktop.write_file("/home/user/total.txt", text)
-            found.append(await evaluate(task, desktop, DONE, around))
+            found.append(await evaluate(task, desktop, DONE, context))
     assert [each.value for each in found] == [0.0, 0.0, 0.0, 1.0]
     assert [each.reason for each in found] == [
         "there is no total.txt", "there is no number in it", "it says 549", "it says 550.00",

@@ -19,13 +19,13 @@ from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.envs.base import Ending
 from deskroll.envs.osworld.evaluate import evaluate
 from deskroll.envs.osworld.evaluate.parts import evaluation_of
-from deskroll.envs.osworld.evaluate.upstream.crew import Crew
 from deskroll.envs.osworld.evaluate.upstream.judging import judge
 from deskroll.envs.osworld.evaluate.upstream.place import find_environment
 from deskroll.envs.osworld.evaluate.upstream.process import Answer, Worker
 from deskroll.envs.osworld.evaluate.upstream.relay import serving
+from deskroll.envs.osworld.evaluate.upstream.worker_pool import WorkerPool
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import Around
+from deskroll.envs.osworld.setup import SetupContext
 from deskroll.errors import DesktopError, EvaluatorError, FailureClass
 from deskroll.types import StopReason
 from tests.envs.osworld_evaluate.making import docx, judged, pdf, pptx, rule, xlsx
@@ -33,7 +33,7 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("upstream")
 DONE = Ending(stop=StopReason.DONE)
-AROUND = Around("t", OSWorldSettings())
+AROUND = SetupContext("t", OSWorldSettings())
 
 
 def vm(path: str) -> dict[str, Any]:
@@ -161,7 +161,7 @@ async def test_code_that_a_model_wrote_stays_inside_and_leaves_nothing(desktop: 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def worker(upstream: None) -> AsyncIterator[Worker]:
-    """One worker by itself: what a crew does about it is left out."""
+    """One worker by itself: what the pool of them does about it is left out."""
     environment = find_environment()
     assert environment is not None
     one = Worker(environment)
@@ -336,19 +336,19 @@ async def test_what_a_job_wrote_is_gone(worker: Worker, desktop: GuestDesktop) -
 async def test_where_a_models_code_ran_no_other_job_comes(desktop: GuestDesktop) -> None:
     environment = find_environment()
     assert environment is not None
-    crew = Crew(environment)
+    worker_pool = WorkerPool(environment)
     try:
-        async with crew.worker() as first:
+        async with worker_pool.worker() as first:
             await desktop.write_file("/home/user/a.txt", b"a")
             assert (await asked(first, desktop, "compare_text_file", "a.txt", "a.txt")).value == 1.0
-        async with crew.worker() as second:
+        async with worker_pool.worker() as second:
             assert second is first
             await runs(second, desktop, "def test():\n    return True\n")
         assert not first.alive
-        async with crew.worker() as third:
+        async with worker_pool.worker() as third:
             assert third is not first
     finally:
-        await crew.close()
+        await worker_pool.close()
 
 
 GARBAGE = b"\xff\xfegarbage"

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from deskroll.actions import ToolCall
-from deskroll.envs.base import Means
+from deskroll.envs.base import EnvContext
 from deskroll.envs.web import Outside, Resolver, WebEnv, WebSettings
 from deskroll.envs.web.outside import AddressInfo, open_socket
 from deskroll.types import Task
@@ -120,7 +120,7 @@ async def web_env(
     names: Resolver | None = None,
     sockets: Sockets | None = None,
     environ: Mapping[str, str] | None = None,
-    means: Means | None = None,
+    context: EnvContext | None = None,
     own: Sequence[str] = (),
     task: Task = TASK,
     **options: object,
@@ -128,7 +128,7 @@ async def web_env(
     """An environment that may visit the site on that port; `own` are the public addresses of its machine."""
     outside = Outside(names or Names(), sockets or Sockets(), environ or {}, own.__contains__)
     settings = WebSettings.model_validate({"allow_hosts": [f"{HOST}:{port}"] if port else [], **options})
-    env = WebEnv(task, settings, means, outside)
+    env = WebEnv(task, settings, context, outside)
     try:
         yield env
     finally:

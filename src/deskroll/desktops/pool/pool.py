@@ -216,7 +216,7 @@ class Pool:
         self._apply(self._roster.resize(fewest, num_vms, self._now()))
 
     async def drain(self) -> None:
-        """Hand out no more desktops, and stop each one as it comes free."""
+        """WorkerHandle out no more desktops, and stop each one as it comes free."""
         self._apply(self._roster.drain(self._now()))
 
     async def free(self, desktop_id: str, reason: str = "an operator took it back") -> None:

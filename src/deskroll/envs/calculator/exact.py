@@ -1,7 +1,7 @@
 """Exact arithmetic on plain numbers, within microseconds: + - * / // % ** and brackets, nothing else.
 
 Safe against code and against numbers that never end: what would be too large is refused before it is computed. What is
-no plain arithmetic is `NotPlain`, and may be tried by other means.
+no plain arithmetic is `NotPlain`, and may be tried by other context.
 """
 
 from __future__ import annotations

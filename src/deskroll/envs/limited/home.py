@@ -165,7 +165,7 @@ class _Home:
         return self._gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_IN_FLIGHT))
 
     async def call(self, ask: bytes, patience: float, *, confined: bool) -> tuple[socket.socket, Server]:
-        """Hand a call to the server, and return the socket to whoever will run it."""
+        """WorkerHandle a call to the server, and return the socket to whoever will run it."""
         server: Server | None = None
         try:
             async with time_limit(patience):

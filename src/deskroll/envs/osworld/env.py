@@ -17,7 +17,7 @@ import msgspec
 from deskroll.actions import Action, Answer, Done, Fail
 from deskroll.desktops.base import ActionResult, DesktopSpec, Settle, StepResult
 from deskroll.envs.answers import judge_answer
-from deskroll.envs.base import Ending, Means, Moment
+from deskroll.envs.base import Ending, EnvContext, TurnResult
 from deskroll.envs.osworld.evaluate import (
     check_evaluator,
     close_crew,
@@ -27,10 +27,10 @@ from deskroll.envs.osworld.evaluate import (
 )
 from deskroll.envs.osworld.observe import View
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import Around, bundled_files, check_steps, perform
+from deskroll.envs.osworld.setup import SetupContext, bundled_files, check_steps, perform
 from deskroll.errors import GuestError, InputError, SetupError
 from deskroll.host.below import read_below
-from deskroll.types import Observation, Phase, Score, StopReason, Task, Tool, ToolRequest
+from deskroll.types import Observation, Score, Stage, StopReason, Task, Tool, ToolRequest
 
 _log = logging.getLogger(__name__)
 _SIMULATED = (
@@ -44,16 +44,16 @@ class OSWorldEnv:
 
     Settings: ClassVar[type[OSWorldSettings]] = OSWorldSettings
 
-    def __init__(self, task: Task, settings: OSWorldSettings, means: Means) -> None:
-        if means.desktop is None:
+    def __init__(self, task: Task, settings: OSWorldSettings, context: EnvContext) -> None:
+        if context.desktop is None:
             raise SetupError(f"task {task.id!r} needs a desktop, and none was given")
         self._task = task
         self._settings = settings
-        self._desktop = means.desktop
-        self._means = means
-        self._around = Around(task.id, settings, means.folder)
+        self._desktop = context.desktop
+        self._context = context
+        self._setup = SetupContext(task.id, settings, context.folder)
         self._recording = False
-        self._view = View(settings, raw_tree=means.raw_tree)
+        self._view = View(settings, raw_tree=context.raw_tree)
         cap = settings.sleep_after_execution
         self._settle = Settle(react=min(Settle().react, cap), cap=cap)
 
@@ -114,7 +114,7 @@ class OSWorldEnv:
     async def reset(self) -> Observation:
         """Perform the set-up steps, and look."""
         try:
-            await perform(self._task.setup, self._desktop, self._around)
+            await perform(self._task.setup, self._desktop, self._setup)
         finally:
             self._keep_steps("setup.json")
         self._recording = self._settings.enable_recording and await self._record()
@@ -124,9 +124,9 @@ class OSWorldEnv:
 
     def _keep_steps(self, name: str) -> None:
         """Keep what is known of the steps that were performed since it was last kept."""
-        if self._around.took:
-            self._means.keep(name, msgspec.json.encode(self._around.took))
-            self._around.took.clear()
+        if self._setup.took:
+            self._context.keep(name, msgspec.json.encode(self._setup.took))
+            self._setup.took.clear()
 
     async def _record(self) -> bool:
         """Begin the recording; an attempt without one is worth more than none."""
@@ -141,7 +141,7 @@ class OSWorldEnv:
         """The actions of a call, in the run's action space."""
         return self._view.decode(call)
 
-    async def step(self, actions: Sequence[Action]) -> Moment:
+    async def step(self, actions: Sequence[Action]) -> TurnResult:
         """Act, let the screen settle, look; one of DONE, FAIL and an answer ends the episode."""
         doing = list(actions)
         end = next((n for n, each in enumerate(doing) if isinstance(each, Done | Fail | Answer)), None)
@@ -158,13 +158,13 @@ class OSWorldEnv:
         if "func" not in self._task.evaluator:
             if self._task.answer is None:
                 return Score(value=None, reason="the task has neither an evaluator nor a reference answer")
-            return await judge_answer(self._task, ending.answer, self._settings, self._means.judge)
+            return await judge_answer(self._task, ending.answer, self._settings, self._context.judge)
         if self._desktop.simulated and looks_at_desktop(self._task):
             return Score(value=None, reason=_SIMULATED)
         whose = self._settings.evaluators
-        keep = self._means.keep
+        keep = self._context.keep
         try:
-            return await evaluate(self._task, self._desktop, ending, self._around, evaluators=whose, keep=keep)
+            return await evaluate(self._task, self._desktop, ending, self._setup, evaluators=whose, keep=keep)
         finally:
             self._keep_steps("postconfig.json")
 
@@ -172,14 +172,14 @@ class OSWorldEnv:
         """Keep the recording; the desktop is its caller's."""
         if self._recording:
             self._recording = False
-            self._means.keep("recording.mp4", await self._desktop.end_recording())
+            self._context.keep("recording.mp4", await self._desktop.end_recording())
 
 
 def _wished(task: Task, name: str) -> bool:
     return task.metadata.get(name) in (True, "true", "True")
 
 
-def _ended(last: Action | None, observation: Observation, seen: StepResult) -> Moment:
+def _ended(last: Action | None, observation: Observation, seen: StepResult) -> TurnResult:
     stop, answer = None, None
     match last:
         case Done():
@@ -189,8 +189,8 @@ def _ended(last: Action | None, observation: Observation, seen: StepResult) -> M
         case Answer(text=text):
             stop, answer = StopReason.ANSWER, text
     waited = sum(seen.seconds.get(part, 0.0) for part in ("settle", "look", "tree"))
-    return Moment(
-        observation=observation, stop=stop, answer=answer, seconds={Phase.SETTLE: waited}, settled=str(seen.settle)
+    return TurnResult(
+        observation=observation, stop=stop, answer=answer, seconds={Stage.SETTLE: waited}, settled=str(seen.settle)
     )
 
 

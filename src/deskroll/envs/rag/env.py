@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from deskroll.envs.base import Means
+from deskroll.envs.base import EnvContext
 from deskroll.envs.rag.index import Hit
 from deskroll.envs.rag.settings import MOST_RESULTS, RagSettings
 from deskroll.envs.rag.shelf import Shelf
@@ -35,9 +35,9 @@ class RagEnv(ToolEnv):
 
     Settings: ClassVar[type[ToolSettings]] = RagSettings
 
-    def __init__(self, task: Task, settings: RagSettings, means: Means | None = None) -> None:
+    def __init__(self, task: Task, settings: RagSettings, context: EnvContext | None = None) -> None:
         self._rag = settings
-        super().__init__(task, settings, means)
+        super().__init__(task, settings, context)
 
     @staticmethod
     def check_task(task: Task) -> None:
@@ -72,7 +72,7 @@ class RagEnv(ToolEnv):
         return await super().reset()
 
     def _path(self) -> Path:
-        return _corpus(self._task, self._rag, self._means.folder)
+        return _corpus(self._task, self._rag, self._context.folder)
 
     async def _search(self, given: Search) -> str:
         most = given.top_k or self._rag.top_k

@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from deskroll.actions import Action
-from deskroll.envs.base import Means
+from deskroll.envs.base import EnvContext
 from deskroll.envs.tooled import LONGEST_RESULT, ToolEnv, ToolFunction, ToolSettings, refuse_desktop_parts
 from deskroll.envs.web.errors import PageError
 from deskroll.envs.web.hits import shown
@@ -59,13 +59,13 @@ class WebEnv(ToolEnv):
     Settings: ClassVar[type[ToolSettings]] = WebSettings
 
     def __init__(
-        self, task: Task, settings: WebSettings, means: Means | None = None, outside: Outside | None = None
+        self, task: Task, settings: WebSettings, context: EnvContext | None = None, outside: Outside | None = None
     ) -> None:
         self._web_settings = settings
         self._outside = outside or Outside()
         self._open = AsyncExitStack()
         self._web: Web | None = None
-        super().__init__(task, settings, means)
+        super().__init__(task, settings, context)
 
     def functions(self) -> Mapping[str, ToolFunction]:
         """Search and visit."""
@@ -108,7 +108,7 @@ class WebEnv(ToolEnv):
     async def _opened(self) -> Web:
         if self._web is None:
             settings = self._web_settings
-            root = _root(self._task, settings, self._means.folder)
+            root = _root(self._task, settings, self._context.folder)
             if root is not None:
                 self._web = Mirror(root, top_k=settings.top_k, most_bytes=int(settings.page_mb * 1_000_000))
             else:
@@ -128,7 +128,7 @@ class WebEnv(ToolEnv):
 
     async def _visit(self, asked: Visit) -> str:
         web = await self._opened()
-        reader = Reader(self._web_settings, self._means.model)
+        reader = Reader(self._web_settings, self._context.model)
         room = min(self._web_settings.page_chars, LONGEST_RESULT // len(asked.urls) - _FRAME)
 
         async def one(number: int, address: str) -> str:

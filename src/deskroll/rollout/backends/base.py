@@ -39,7 +39,7 @@ class Backend(Protocol):
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> bool:
         """End an attempt now: as a failure of the error's class, or because it is not wanted any more.
 
-        `visit`: only if it still is in that phase (`Activity.visit`). Returns whether somebody runs it.
+        `visit`: only if it still is in that stage (`Activity.visit`). Returns whether somebody runs it.
         """
 
     def give_back(self) -> asyncio.Future[int]:

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 
 from deskroll.errors import DeskrollError, WorkerLost
 from deskroll.rollout.backends.base import WorkerVitals
-from deskroll.rollout.backends.crew import Crew
+from deskroll.rollout.backends.runner import AttemptRunner
 from deskroll.rollout.cancelled import being_cancelled
-from deskroll.rollout.kit import Kit, Leases
+from deskroll.rollout.context import EpisodeContext, Leases
 from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.types import Episode, EpisodeKey, EventSink
 
@@ -26,12 +26,12 @@ class InlineBackend:
         self._leases = leases
         self._sink = sink
         self._stack = AsyncExitStack()
-        self._crew: Crew | None = None
+        self._runner: AttemptRunner | None = None
         self._dumps: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> InlineBackend:
-        kit = Kit.open(self._spec, self._keys, leases=self._leases, sink=self._sink, show_traces=True)
-        self._crew = Crew(await self._stack.enter_async_context(kit))
+        context = EpisodeContext.open(self._spec, self._keys, leases=self._leases, sink=self._sink, show_traces=True)
+        self._runner = AttemptRunner(await self._stack.enter_async_context(context))
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -42,9 +42,9 @@ class InlineBackend:
 
     async def run(self, order: Order) -> Episode | None:
         """Run one attempt to its end; None where it was given back before that."""
-        crew = self._require()
+        runner = self._require()
         try:
-            return await asyncio.create_task(crew.run(crew.take(order)))
+            return await asyncio.create_task(runner.run(runner.take(order)))
         except asyncio.CancelledError:
             if being_cancelled():
                 raise
@@ -69,12 +69,12 @@ class InlineBackend:
 
     def workers(self) -> list[WorkerVitals]:
         """This process."""
-        if self._crew is None:
+        if self._runner is None:
             return []
-        vitals = self._crew.vitals()
+        vitals = self._runner.vitals()
         return [WorkerVitals(name="inline", pid=os.getpid(), vitals=vitals, load=vitals.running)]
 
-    def _require(self) -> Crew:
-        if self._crew is None:
+    def _require(self) -> AttemptRunner:
+        if self._runner is None:
             raise RuntimeError("the backend is not open: use it with `async with`")
-        return self._crew
+        return self._runner

@@ -21,9 +21,9 @@ import msgspec
 from deskroll.errors import BackendLost, DeskrollError, WorkerLost, plain
 from deskroll.report.words import counted
 from deskroll.rollout.backends.base import WorkerVitals
-from deskroll.rollout.backends.hand import Hand
 from deskroll.rollout.backends.nursery import READY_S, Nursery
 from deskroll.rollout.backends.wire import LOG_EVENT, Setup
+from deskroll.rollout.backends.worker_handle import WorkerHandle
 from deskroll.rollout.background import lost_part
 from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarded
@@ -67,7 +67,7 @@ class ProcessBackend:
         self._config = config or ProcessConfig()
         self._sink = guarded(sink)
         self._nursery = Nursery(keep)
-        self._hands: list[Hand] = []
+        self._handles: list[WorkerHandle] = []
         self._changed = asyncio.Condition()
         self._isolation = asyncio.Semaphore(self._config.isolated)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -81,7 +81,7 @@ class ProcessBackend:
         await self._nursery.__aenter__()
         try:
             for _ in range(self._config.workers or os.cpu_count() or 1):
-                await self._hire()
+                await self._start_worker()
         except BaseException:
             await self.__aexit__()
             raise
@@ -91,7 +91,7 @@ class ProcessBackend:
     async def __aexit__(self, *exc: object) -> None:
         self._closing = True
         try:
-            await asyncio.gather(*(hand.dismiss() for hand in self._hands))
+            await asyncio.gather(*(handle.dismiss() for handle in self._handles))
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -113,16 +113,16 @@ class ProcessBackend:
             return None
         if self._broken is not None:
             raise self._broken
-        hand = await self._hired(isolated=True)
+        handle = await self._restart_worker(isolated=True)
         try:
-            return await self._run_on(hand, order)
+            return await self._run_on(handle, order)
         finally:
-            await asyncio.shield(hand.dismiss())
+            await asyncio.shield(handle.dismiss())
 
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> bool:
         """End an attempt now; whether a worker runs it."""
-        if (hand := self._of(key, attempt)) is not None:
-            hand.stop(key, attempt, error, visit)
+        if (handle := self._of(key, attempt)) is not None:
+            handle.stop(key, attempt, error, visit)
             return True
         if visit is None:
             self._unwanted[key, attempt] = error  # it waits for a worker
@@ -135,61 +135,61 @@ class ProcessBackend:
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write down where an attempt stands."""
-        if (hand := self._of(key, attempt)) is not None:
-            hand.dump(key, attempt, why)
+        if (handle := self._of(key, attempt)) is not None:
+            handle.dump(key, attempt, why)
 
     def workers(self) -> list[WorkerVitals]:
         """What every worker does."""
-        return [msgspec.structs.replace(hand.vitals(), load=hand.load) for hand in self._hands]
+        return [msgspec.structs.replace(handle.vitals(), load=handle.load) for handle in self._handles]
 
     async def _count_kept(self) -> int:
-        return sum(await asyncio.gather(*(hand.give_back() for hand in self._hands)))
+        return sum(await asyncio.gather(*(handle.give_back() for handle in self._handles)))
 
-    async def _run_on(self, hand: Hand, order: Order) -> Episode | None:
+    async def _run_on(self, handle: WorkerHandle, order: Order) -> Episode | None:
         if self._giving_back:
             return None
         name = (order.key, order.attempt)
         if name in self._unwanted:
-            asyncio.get_running_loop().call_soon(hand.stop, *name, self._unwanted.pop(name))
-        return await hand.run(order)
+            asyncio.get_running_loop().call_soon(handle.stop, *name, self._unwanted.pop(name))
+        return await handle.run(order)
 
-    def _of(self, key: EpisodeKey, attempt: int) -> Hand | None:
-        return next((hand for hand in self._hands if hand.has(key, attempt)), None)
+    def _of(self, key: EpisodeKey, attempt: int) -> WorkerHandle | None:
+        return next((handle for handle in self._handles if handle.has(key, attempt)), None)
 
-    async def _idlest(self) -> Hand:
+    async def _idlest(self) -> WorkerHandle:
         async with self._changed:
             while True:
                 if self._broken is not None:
                     raise self._broken
-                if shared := [hand for hand in self._hands if not hand.isolated and not hand.gone]:
-                    return min(shared, key=lambda hand: hand.load)
+                if shared := [handle for handle in self._handles if not handle.isolated and not handle.gone]:
+                    return min(shared, key=lambda handle: handle.load)
                 await self._changed.wait()
 
-    async def _hire(self, *, isolated: bool = False) -> Hand:
-        hand = await Hand.hire(self._nursery, self._setup, isolated=isolated)
-        self._hands.append(hand)
-        self._spawn(self._attend(hand), f"what listens to worker {hand.pid}")
-        return hand
+    async def _start_worker(self, *, isolated: bool = False) -> WorkerHandle:
+        handle = await WorkerHandle.start(self._nursery, self._setup, isolated=isolated)
+        self._handles.append(handle)
+        self._spawn(self._attend(handle), f"what listens to worker {handle.pid}")
+        return handle
 
-    async def _attend(self, hand: Hand) -> None:
+    async def _attend(self, handle: WorkerHandle) -> None:
         """Listen to a worker until it is gone, and put another in its place."""
         started = time.monotonic()
         try:
-            await hand.listen(self._hear, self._nursery)
+            await handle.listen(self._hear, self._nursery)
         finally:
-            self._hands.remove(hand)
-        if hand.last_words and not self._closing:
-            _log.warning("worker %d is gone; workers last printed:\n%s", hand.pid, hand.last_words)
-        if self._closing or hand.isolated:
+            self._handles.remove(handle)
+        if handle.last_words and not self._closing:
+            _log.warning("worker %d is gone; workers last printed:\n%s", handle.pid, handle.last_words)
+        if self._closing or handle.isolated:
             return
         if self._nursery.gone:
             await self._give_up(BackendLost(self._nursery.gone))
             return
-        if hand.broken is not None:
-            await self._give_up(hand.broken)
+        if handle.broken is not None:
+            await self._give_up(handle.broken)
             return
-        _log.warning("%s; %s to be run again", hand.gone, counted(hand.lost, "episode"))
-        self._sink.emit(Event(kind="worker.lost", subject=str(hand.pid), data={"reason": hand.gone}))
+        _log.warning("%s; %s to be run again", handle.gone, counted(handle.lost, "episode"))
+        self._sink.emit(Event(kind="worker.lost", subject=str(handle.pid), data={"reason": handle.gone}))
         # One that dies as soon as it is started must not be started as fast as that.
         await asyncio.sleep(max(0.0, _LOOK_S - (time.monotonic() - started)))
         await self._replace()
@@ -199,20 +199,20 @@ class ProcessBackend:
     async def _replace(self) -> None:
         """Put another in the place of a worker that is gone."""
         try:
-            await self._hired()
+            await self._restart_worker()
         except WorkerLost as error:
             await self._give_up(BackendLost(str(error)))
         except BackendLost as error:
             await self._give_up(error)
 
-    async def _hired(self, *, isolated: bool = False) -> Hand:
+    async def _restart_worker(self, *, isolated: bool = False) -> WorkerHandle:
         """A new worker; where there is no room for one, try for a while."""
         for _ in range(_TRIES - 1):
             try:
-                return await self._hire(isolated=isolated)
+                return await self._start_worker(isolated=isolated)
             except WorkerLost:
                 await asyncio.sleep(_LOOK_S)
-        return await self._hire(isolated=isolated)
+        return await self._start_worker(isolated=isolated)
 
     def _hear(self, event: Event) -> None:
         """What a worker tells: log lines go to the log, everything else to whoever listens."""
@@ -232,30 +232,30 @@ class ProcessBackend:
         while True:
             await asyncio.sleep(_LOOK_S)
             self._nursery.forget_words()
-            for hand in self._hands:
-                if hand.rss_mb() > self._config.memory_mb:
-                    hand.kill(f"it had {hand.rss_mb():.0f} MB of memory; allowed: {self._config.memory_mb:g}")
-            if hanging := [hand for hand in self._hands if self._hangs(hand)]:
+            for handle in self._handles:
+                if handle.rss_mb() > self._config.memory_mb:
+                    handle.kill(f"it had {handle.rss_mb():.0f} MB of memory; allowed: {self._config.memory_mb:g}")
+            if hanging := [handle for handle in self._handles if self._hangs(handle)]:
                 words = await self._stacks(hanging)
-                for hand in hanging:
-                    if self._hangs(hand):  # it may have come round meanwhile
-                        hand.last_words = words
+                for handle in hanging:
+                    if self._hangs(handle):  # it may have come round meanwhile
+                        handle.last_words = words
                         place = _HUNG_AT.findall(words)
                         where = f" in {place[-1]}" if len(hanging) == 1 and place else ""
-                        hand.kill(f"it hung for {hand.silent_s:.0f} s{where}")
+                        handle.kill(f"it hung for {handle.silent_s:.0f} s{where}")
 
-    def _hangs(self, hand: Hand) -> bool:
-        allowed = max(self._config.hang_after, READY_S) if hand.starting else self._config.hang_after
-        return not hand.gone and not hand.killed_for and hand.silent_s > allowed
+    def _hangs(self, handle: WorkerHandle) -> bool:
+        allowed = max(self._config.hang_after, READY_S) if handle.starting else self._config.hang_after
+        return not handle.gone and not handle.killed_for and handle.silent_s > allowed
 
-    async def _stacks(self, hands: list[Hand]) -> str:
+    async def _stacks(self, handles: list[WorkerHandle]) -> str:
         """What workers have printed since these were asked where they stand."""
         before = self._nursery.printed()
-        for hand in hands:
-            hand.ask_stack()
+        for handle in handles:
+            handle.ask_stack()
         for _ in range(int(_STACK_S / _GLANCE_S)):
             await asyncio.sleep(_GLANCE_S)
-            if len(_HUNG_AT.findall(self._nursery.words_since(before))) >= len(hands):
+            if len(_HUNG_AT.findall(self._nursery.words_since(before))) >= len(handles):
                 break
         await asyncio.sleep(_GLANCE_S)  # for the rest of the last one
         return self._nursery.words_since(before)
@@ -275,5 +275,5 @@ class ProcessBackend:
             _log.warning("while workers were let go: %s", lost)
             return
         self._spawn(self._give_up(lost), "what tells that there are no workers any more")
-        for hand in self._hands:
-            hand.lose(lost)
+        for handle in self._handles:
+            handle.lose(lost)

@@ -41,7 +41,7 @@ class Stop(Record, frozen=True, tag="stop"):
     attempt: int
     failure: Failure | None = None
     visit: int | None = None
-    """Only if it still is in that phase."""
+    """Only if it still is in that stage."""
 
 
 class GiveBack(Record, frozen=True, tag="give_back"):

@@ -18,7 +18,7 @@ from collections.abc import Coroutine
 import uvloop
 
 from deskroll.errors import DeskrollError, StoreError
-from deskroll.rollout.backends.crew import Crew
+from deskroll.rollout.backends.runner import AttemptRunner
 from deskroll.rollout.backends.wire import (
     LOG_EVENT,
     Beat,
@@ -37,8 +37,8 @@ from deskroll.rollout.backends.wire import (
     Stop,
     Unwritten,
 )
-from deskroll.rollout.kit import Kit
-from deskroll.rollout.live import Live
+from deskroll.rollout.context import EpisodeContext
+from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.openfiles import raise_open_files
 from deskroll.rollout.orders import Vitals
 from deskroll.rollout.stopping import error_of
@@ -102,14 +102,14 @@ class _Worker:
             return
         sys.path[:] = first.path
         try:
-            async with Kit.open(first.spec, first.keys, sink=self._events) as kit:
-                crew = Crew(kit)
-                beating = asyncio.create_task(self._beat(channel, crew))
+            async with EpisodeContext.open(first.spec, first.keys, sink=self._events) as context:
+                runner = AttemptRunner(context)
+                beating = asyncio.create_task(self._beat(channel, runner))
                 try:
                     async for message in messages:
                         if isinstance(message, Finish):
                             break
-                        self._obey(message, channel, crew)
+                        self._obey(message, channel, runner)
                     else:
                         os._exit(0)  # the coordinator is gone: nothing that is under way counts any more
                 finally:
@@ -121,26 +121,26 @@ class _Worker:
         await channel.drained()
         await channel.close()
 
-    def _obey(self, message: Downward, channel: Channel, crew: Crew) -> None:
+    def _obey(self, message: Downward, channel: Channel, runner: AttemptRunner) -> None:
         match message:
             case Run(order=order):
-                self._spawn(self._run(crew.take(order), channel, crew))
+                self._spawn(self._run(runner.take(order), channel, runner))
             case Stop(key=key, attempt=attempt, failure=failure, visit=visit):
-                crew.stop(key, attempt, error_of(failure) if failure else None, visit)
+                runner.stop(key, attempt, error_of(failure) if failure else None, visit)
             case GiveBack():
-                channel.send(Kept(attempts=crew.give_back()))
+                channel.send(Kept(attempts=runner.give_back()))
             case Dump(key=key, attempt=attempt, why=why):
-                self._spawn(crew.dump(key, attempt, why))
+                self._spawn(runner.dump(key, attempt, why))
 
     def _spawn(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, live: Live, channel: Channel, crew: Crew) -> None:
+    async def _run(self, live: LiveAttempt, channel: Channel, runner: AttemptRunner) -> None:
         order = live.order
         try:
-            episode = await crew.run(live)
+            episode = await runner.run(live)
             if episode is not None:
                 channel.send(Ended(episode=episode))
             else:
@@ -155,7 +155,7 @@ class _Worker:
             sys.stderr.flush()
             os._exit(70)
 
-    async def _beat(self, channel: Channel, crew: Crew) -> None:
+    async def _beat(self, channel: Channel, runner: AttemptRunner) -> None:
         while True:
-            channel.send(Beat(vitals=crew.vitals(), events=self._events.taken()))
+            channel.send(Beat(vitals=runner.vitals(), events=self._events.taken()))
             await asyncio.sleep(BEAT_S)

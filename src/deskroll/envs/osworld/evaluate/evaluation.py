@@ -17,7 +17,7 @@ from deskroll.envs.osworld.evaluate.parts import Evaluation, evaluation_of
 from deskroll.envs.osworld.evaluate.upstream import judging
 from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup import Around, perform
+from deskroll.envs.osworld.setup import SetupContext, perform
 from deskroll.errors import EvaluatorError, InputError, SetupError
 from deskroll.types import Score, Task
 
@@ -50,22 +50,22 @@ async def evaluate(
     task: Task,
     desktop: Desktop,
     ending: Ending,
-    around: Around | None = None,
+    context: SetupContext | None = None,
     *,
     evaluators: Evaluators | str = Evaluators.AUTO,
     keep: Keep = lambda name, data: None,
 ) -> Score:
-    """The score of what was left behind. `around` is what the task's set-up was done with; `keep` gets tracebacks."""
-    around = around or Around(task.id, OSWorldSettings())
+    """The score of what was left behind. `context` is what the task's set-up was done with; `keep` gets tracebacks."""
+    context = context or SetupContext(task.id, OSWorldSettings())
     notes: list[str] = []
     try:
         evaluation = evaluation_of(task.evaluator)
         if (score := rules.by_ending(evaluation, ending.stop)) is not None:
             return score
         judges = choose(evaluation, Evaluators(evaluators))
-        await _postconfig(evaluation, desktop, around)
+        await _postconfig(evaluation, desktop, context)
         verdicts: list[Verdict] = []
-        value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, around, verdicts, notes))
+        value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, context, verdicts, notes))
         reason = "; ".join(dict.fromkeys(each.reason for each in verdicts))
         found, expected = (_together(evaluation, texts) for texts in zip(*map(_compared, verdicts), strict=True))
         return Score(value=value, reason=reason, found=found, expected=expected)
@@ -95,7 +95,7 @@ async def _values(
     evaluation: Evaluation,
     judges: Sequence[Judge],
     desktop: Desktop,
-    around: Around,
+    context: SetupContext,
     verdicts: list[Verdict],
     notes: list[str],
 ) -> AsyncIterator[float]:
@@ -103,16 +103,16 @@ async def _values(
         if judge is Judge.NATIVE:
             verdicts.append(await engine.judge(part, desktop))
         elif judge is Judge.OWN:
-            verdicts.append(await own.judge(part, desktop, around.folder, note=notes.append))
+            verdicts.append(await own.judge(part, desktop, context.folder, note=notes.append))
         else:
-            verdicts.append(await judging.judge(part, desktop, task, around, note=notes.append))
+            verdicts.append(await judging.judge(part, desktop, task, context, note=notes.append))
         yield verdicts[-1].value
 
 
-async def _postconfig(evaluation: Evaluation, desktop: Desktop, around: Around) -> None:
+async def _postconfig(evaluation: Evaluation, desktop: Desktop, context: SetupContext) -> None:
     if not evaluation.postconfig:
         return
     try:
-        await perform(evaluation.postconfig, desktop, replace(around, forgiving=True))
+        await perform(evaluation.postconfig, desktop, replace(context, forgiving=True))
     except SetupError as error:
         raise EvaluatorError(f"evaluator.postconfig: {error}") from error

@@ -10,7 +10,7 @@ import shlex
 
 from deskroll.clocks import running_time
 from deskroll.desktops.base import Desktop, RunResult
-from deskroll.envs.osworld.setup.around import Around
+from deskroll.envs.osworld.setup.context import SetupContext
 from deskroll.envs.osworld.setup.records import Execute, Launch, Until, is_true
 from deskroll.errors import GuestError, SetupError, plain
 
@@ -37,26 +37,26 @@ class CommandFailed(SetupError):
         """Whether it was ended by another hand than its own."""
 
 
-async def execute(desktop: Desktop, given: Execute, around: Around) -> None:
+async def execute(desktop: Desktop, given: Execute, context: SetupContext) -> None:
     """Run a command to its end, once or until what is asked for is so."""
     shown = plain(str(given.command), 200)
-    command = _filled(_resolved(given), around)
+    command = _filled(_resolved(given), context)
     if given.until is not None:
-        done = await _repeated(desktop, command, given.until, shown, around)
+        done = await _repeated(desktop, command, given.until, shown, context)
     else:
         done = await desktop.run(command, timeout=RUN_S)
     for name, text in ((given.stdout, done.output), (given.stderr, done.error)):
         if name:
-            around.outputs[name] = text.encode(errors="surrogateescape")
+            context.outputs[name] = text.encode(errors="surrogateescape")
     if given.until is None and done.returncode != 0:
-        said = plain(hidden(done.error or done.output, around))
-        stderr = plain(hidden(done.error, around), _LONGEST_ERROR, keep="\n\t")
+        said = plain(hidden(done.error or done.output, context))
+        stderr = plain(hidden(done.error, context), _LONGEST_ERROR, keep="\n\t")
         how = f"was ended by {done.signal}" if done.signal else f"ended with {done.returncode}"
         cut_off = done.signal not in ("", _OWN_HAND)
         raise CommandFailed(f"{shown!r} {how}: {said}", done.returncode, stderr, cut_off=cut_off)
 
 
-async def launch(desktop: Desktop, given: Launch, around: Around) -> None:
+async def launch(desktop: Desktop, given: Launch, context: SetupContext) -> None:
     """Start a program and leave it running."""
     await desktop.launch(_resolved(given))
 
@@ -78,16 +78,16 @@ def _resolved(given: Execute | Launch) -> list[str] | str:
         raise SetupError(f"the command cannot be split into words: {error}; give a list, or shell: true") from None
 
 
-def _filled(command: list[str] | str, around: Around) -> list[str] | str:
+def _filled(command: list[str] | str, context: SetupContext) -> list[str] | str:
     if isinstance(command, list):
-        return [_fill(word, around) for word in command]
-    return _fill(command, around)
+        return [_fill(word, context) for word in command]
+    return _fill(command, context)
 
 
-def _fill(text: str, around: Around) -> str:
-    width, height = around.settings.screen_width, around.settings.screen_height
+def _fill(text: str, context: SetupContext) -> str:
+    width, height = context.settings.screen_width, context.settings.screen_height
     for name, value in (
-        ("CLIENT_PASSWORD", around.settings.client_password),
+        ("CLIENT_PASSWORD", context.settings.client_password),
         ("SCREEN_WIDTH_HALF", width // 2),
         ("SCREEN_HEIGHT_HALF", height // 2),
         ("SCREEN_WIDTH", width),
@@ -97,16 +97,18 @@ def _fill(text: str, around: Around) -> str:
     return text
 
 
-def hidden(text: str, around: Around) -> str:
+def hidden(text: str, context: SetupContext) -> str:
     """A text without the desktop's password, since a shell or a guest may repeat a command in its error.
 
     OSWorld's usual one is no secret, and an ordinary word.
     """
-    secret = around.settings.client_password
+    secret = context.settings.client_password
     return text if secret in ("", "password") else text.replace(secret, "***")
 
 
-async def _repeated(desktop: Desktop, command: list[str] | str, until: Until, shown: str, around: Around) -> RunResult:
+async def _repeated(
+    desktop: Desktop, command: list[str] | str, until: Until, shown: str, context: SetupContext
+) -> RunResult:
     deadline = running_time() + UNTIL_S
     refusals = 0
     while True:
@@ -117,7 +119,7 @@ async def _repeated(desktop: Desktop, command: list[str] | str, until: Until, sh
             refusals += 1
             if refusals >= _REFUSALS:
                 raise
-            last = hidden(str(error), around)
+            last = hidden(str(error), context)
         else:
             if _is_so(done, until):
                 return done

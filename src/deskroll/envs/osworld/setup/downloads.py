@@ -27,8 +27,8 @@ import aiohttp
 from deskroll.clocks import time_limit
 from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.setup.around import Around
 from deskroll.envs.osworld.setup.asking import asking
+from deskroll.envs.osworld.setup.context import SetupContext
 from deskroll.envs.osworld.setup.locks import locked
 from deskroll.envs.osworld.setup.records import Download
 from deskroll.errors import SetupError, plain
@@ -47,10 +47,10 @@ class _Passing(Exception):
     """A failure that another try may mend."""
 
 
-async def download(desktop: Desktop, given: Download, around: Around) -> None:
+async def download(desktop: Desktop, given: Download, context: SetupContext) -> None:
     """Fetch files, unless they are here, and write them into the desktop."""
     for file in given.files:
-        data = await fetched(file.url, posixpath.basename(file.path), around)
+        data = await fetched(file.url, posixpath.basename(file.path), context)
         await desktop.write_file(file.path, data, timeout=UPLOAD_S)
 
 
@@ -59,14 +59,14 @@ def cache_name(url: str, name: str) -> str:
     return f"{uuid.uuid5(uuid.NAMESPACE_URL, url)}_{name}"
 
 
-async def fetched(url: str, name: str, around: Around) -> bytes:
+async def fetched(url: str, name: str, context: SetupContext) -> bytes:
     """The bytes of a file: the task's own, from the cache, or from where it is."""
     if is_bundled(url):
-        return await asyncio.to_thread(read_bundled, url, around.folder, _most(around.settings))
-    path = around.cache / cache_name(url, name)
+        return await asyncio.to_thread(read_bundled, url, context.folder, _most(context.settings))
+    path = context.cache / cache_name(url, name)
     try:
         if not path.is_file():
-            await _into_cache(url, path, around.settings)
+            await _into_cache(url, path, context.settings)
         return await asyncio.to_thread(_checked, path)
     except OSError as error:
         raise SetupError(f"{path}: {error.strerror or error}; see to it, or set cache_dir") from error

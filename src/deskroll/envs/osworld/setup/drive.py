@@ -15,8 +15,8 @@ import msgspec
 
 from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.setup.accounts import DriveKey, drive_key
-from deskroll.envs.osworld.setup.around import Around
 from deskroll.envs.osworld.setup.bodies import whole
+from deskroll.envs.osworld.setup.context import SetupContext
 from deskroll.envs.osworld.setup.downloads import fetched
 from deskroll.envs.osworld.setup.records import Drive, DriveArguments
 from deskroll.errors import SetupError, plain
@@ -42,10 +42,10 @@ class _Files(msgspec.Struct, rename="camel"):
     next_page_token: str = ""
 
 
-async def operate(desktop: Desktop, given: Drive, around: Around) -> None:
+async def operate(desktop: Desktop, given: Drive, context: SetupContext) -> None:
     """Perform the operations in order."""
-    key = drive_key(around.settings)
-    async with _opened(key, around.settings.google_api) as drive:
+    key = drive_key(context.settings)
+    async with _opened(key, context.settings.google_api) as drive:
         for operation, told in zip(given.operation, given.args, strict=True):
             match operation:
                 case "delete":
@@ -54,7 +54,7 @@ async def operate(desktop: Desktop, given: Drive, around: Around) -> None:
                     await drive.folder(told.parts)
                 case "upload":
                     name = told.parts[-1]
-                    await drive.upload(told.parts, await fetched(told.url, name, around))
+                    await drive.upload(told.parts, await fetched(told.url, name, context))
 
 
 @asynccontextmanager

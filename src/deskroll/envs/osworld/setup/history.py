@@ -13,7 +13,7 @@ import time
 from importlib import resources
 
 from deskroll.desktops.base import Desktop
-from deskroll.envs.osworld.setup.around import Around
+from deskroll.envs.osworld.setup.context import SetupContext
 from deskroll.envs.osworld.setup.records import History, Visit
 from deskroll.errors import SetupError, plain
 
@@ -24,9 +24,9 @@ _TYPED_LINK = 805_306_368
 _RUN_S = 30.0
 
 
-async def update(desktop: Desktop, given: History, around: Around) -> None:
+async def update(desktop: Desktop, given: History, context: SetupContext) -> None:
     """Replace the history of the browser's default profile."""
-    profile = around.settings.browser_profile
+    profile = context.settings.browser_profile
     data = await asyncio.to_thread(history_file, given.history, time.time())
     where = await desktop.run(
         f"mkdir -p {_home(profile)}/Default && cd {_home(profile)}/Default && pwd", timeout=_RUN_S

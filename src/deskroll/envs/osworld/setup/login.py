@@ -10,8 +10,8 @@ import json
 
 from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.setup.accounts import google_account
-from deskroll.envs.osworld.setup.around import Around
 from deskroll.envs.osworld.setup.cdp import Page, browser_of
+from deskroll.envs.osworld.setup.context import SetupContext
 from deskroll.envs.osworld.setup.records import Login
 from deskroll.errors import SetupError
 
@@ -25,9 +25,9 @@ _EMAIL, _PASSWORD = 'input[type="email"]', 'input[type="password"]'
 _NEXT, _ENTER = "#identifierNext button", "#passwordNext button"
 
 
-async def login(desktop: Desktop, given: Login, around: Around) -> None:
+async def login(desktop: Desktop, given: Login, context: SetupContext) -> None:
     """Log in, unless the browser is; the drive is open in a tab afterwards."""
-    account, url = google_account(around.settings), around.settings.google_drive_page
+    account, url = google_account(context.settings), context.settings.google_drive_page
     there = f"location.href.startsWith({json.dumps(url)}) && document.readyState === 'complete'"
     async with browser_of(desktop) as browser, browser.attached(await browser.new_tab()) as page:
         await page.goto(url, PAGE_S)

@@ -21,15 +21,15 @@ from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import accounts, commands, downloads, drive, history, login, tabs, windows
 from deskroll.envs.osworld.setup import records as told
-from deskroll.envs.osworld.setup.around import Around, Took
+from deskroll.envs.osworld.setup.context import SetupContext, Took
 from deskroll.errors import CommandTimeout, GuestError, InputError, SetupError, did_you_mean, plain
 from deskroll.types import Record, Task
 
 _log = logging.getLogger(__name__)
-Perform = Callable[[Desktop, Any, Around], Awaitable[None]]
+Perform = Callable[[Desktop, Any, SetupContext], Awaitable[None]]
 
 
-async def _sleep(desktop: Desktop, given: told.Sleep, around: Around) -> None:
+async def _sleep(desktop: Desktop, given: told.Sleep, context: SetupContext) -> None:
     await asyncio.sleep(given.seconds)  # the task's own wish
 
 
@@ -114,14 +114,14 @@ def _steps(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield f"{name}[{n}]", step
 
 
-async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, around: Around) -> None:
-    """Perform steps in order; what they leave on this side is in `around`.
+async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, context: SetupContext) -> None:
+    """Perform steps in order; what they leave on this side is in `context`.
 
     Raises `SetupError`, or a `DesktopError` when it is the desktop that failed.
     """
     for n, step in enumerate(steps):
         kind = str(step.get("type"))
-        where = f"task {around.task_id!r}, set-up step {n} ({plain(kind, 80)})"
+        where = f"task {context.task_id!r}, set-up step {n} ({plain(kind, 80)})"
         if kind not in STEPS:
             raise SetupError(f"{where}: {_no_step(kind)}")
         record, act = STEPS[kind]
@@ -132,27 +132,27 @@ async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, around: 
         began = time.monotonic()
         code, said = None, ""
         try:
-            await act(desktop, given, around if kind in _FORGIVEN else replace(around, forgiving=False))
+            await act(desktop, given, context if kind in _FORGIVEN else replace(context, forgiving=False))
         except commands.CommandFailed as error:
             code, said = error.returncode, error.stderr
-            _go_on(kind, f"{where}: {error}", around, cut_off=error.cut_off)
+            _go_on(kind, f"{where}: {error}", context, cut_off=error.cut_off)
         except SetupError as error:
             raise SetupError(f"{where}: {error}") from error
         except GuestError as error:  # a guest that refuses a step is well itself
-            said = commands.hidden(str(error), around)
-            _go_on(kind, f"{where}: {said}", around, cut_off=isinstance(error, CommandTimeout))
+            said = commands.hidden(str(error), context)
+            _go_on(kind, f"{where}: {said}", context, cut_off=isinstance(error, CommandTimeout))
         finally:
             took = round(time.monotonic() - began, 3)
-            around.took.append(Took(type=kind, seconds=took, returncode=code, stderr=said))
+            context.took.append(Took(type=kind, seconds=took, returncode=code, stderr=said))
 
 
-def _go_on(kind: str, what: str, around: Around, *, cut_off: bool) -> None:
+def _go_on(kind: str, what: str, context: SetupContext, *, cut_off: bool) -> None:
     """Say what failed where the rest is performed all the same; elsewhere, raise it."""
     if cut_off:
         raise SetupError(what) from None  # the guest's own words may hold the password
-    if around.forgiving and kind in _FORGIVEN:
+    if context.forgiving and kind in _FORGIVEN:
         _log.info("%s; going on, as OSWorld does after the agent has ended", what)
-    elif kind in _COMMANDS and around.settings.failing_commands == "warn":
+    elif kind in _COMMANDS and context.settings.failing_commands == "warn":
         _log.warning("%s; going on, since failing_commands is warn", what)
     else:
         hint = "; set env_options.failing_commands=warn to go on, as OSWorld's runner does" if kind in _COMMANDS else ""

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from deskroll.clocks import running_time
 from deskroll.desktops.base import Desktop
-from deskroll.envs.osworld.setup.around import Around
 from deskroll.envs.osworld.setup.cdp import Browser, Tab, browser_of
+from deskroll.envs.osworld.setup.context import SetupContext
 from deskroll.envs.osworld.setup.records import CloseTabs, OpenTabs
 from deskroll.errors import SetupError, plain
 
@@ -25,7 +25,7 @@ _SUFFIX = re.compile(r"\.(?:(?:com?|org|net|gov|edu|ac)\.)?[a-z]{2,}$")
 _EMPTY = ("about:blank", "chrome://newtab/", "chrome://new-tab-page/")
 
 
-async def open_tabs(desktop: Desktop, given: OpenTabs, around: Around) -> None:
+async def open_tabs(desktop: Desktop, given: OpenTabs, context: SetupContext) -> None:
     """Open pages in tabs, the last one in front; the browser's first tab goes, as with upstream."""
     if not given.urls_to_open:
         return
@@ -36,14 +36,14 @@ async def open_tabs(desktop: Desktop, given: OpenTabs, around: Around) -> None:
                 if not await page.goto(_full(url), PAGE_S):
                     _log.warning(
                         "task %r: %s is shown, and parts of it have not loaded within %g s",
-                        around.task_id, plain(url), PAGE_S,
+                        context.task_id, plain(url), PAGE_S,
                     )  # fmt: skip
             if first is not None:
                 await browser.close_tab(first.id)
                 first = None
 
 
-async def close_tabs(desktop: Desktop, given: CloseTabs, around: Around) -> None:
+async def close_tabs(desktop: Desktop, given: CloseTabs, context: SetupContext) -> None:
     """Close the tabs that show these addresses."""
     async with browser_of(desktop) as browser:
         for url in given.urls_to_close:

@@ -1,7 +1,7 @@
 """open, activate_window, close_window.
 
 A window that a step names may still be on its way, since programs are started and left alone: it is waited for. After
-the agent has ended (`Around.forgiving`) nothing is on its way any more, and a window that is not there was closed.
+the agent has ended (`SetupContext.forgiving`) nothing is on its way any more: a window that is not there was closed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from http import HTTPStatus
 
 from deskroll.clocks import running_time
 from deskroll.desktops.base import Desktop
-from deskroll.envs.osworld.setup.around import Around
+from deskroll.envs.osworld.setup.context import SetupContext
 from deskroll.envs.osworld.setup.records import Open, WindowName, is_true
 from deskroll.errors import GuestError, SetupError
 
@@ -22,34 +22,34 @@ WINDOW_S = 60.0
 _LOOK_S = 0.1
 
 
-async def open_file(desktop: Desktop, given: Open, around: Around) -> None:
+async def open_file(desktop: Desktop, given: Open, context: SetupContext) -> None:
     """Open a file in its program; its window is there afterwards."""
     await desktop.open_file(given.path)
 
 
-async def activate(desktop: Desktop, given: WindowName, around: Around) -> None:
+async def activate(desktop: Desktop, given: WindowName, context: SetupContext) -> None:
     """Bring a window to the front."""
     call = partial(
         desktop.activate_window, given.window_name, strict=is_true(given.strict), by_class=is_true(given.by_class)
     )
-    await _with_window(call, given, around)
+    await _with_window(call, given, context)
 
 
-async def close(desktop: Desktop, given: WindowName, around: Around) -> None:
+async def close(desktop: Desktop, given: WindowName, context: SetupContext) -> None:
     """Ask a window to close."""
     call = partial(
         desktop.close_window, given.window_name, strict=is_true(given.strict), by_class=is_true(given.by_class)
     )
-    await _with_window(call, given, around)
+    await _with_window(call, given, context)
 
 
-async def _with_window(call: Callable[[], Awaitable[None]], given: WindowName, around: Around) -> None:
+async def _with_window(call: Callable[[], Awaitable[None]], given: WindowName, context: SetupContext) -> None:
     deadline = running_time() + WINDOW_S
     while True:
         try:
             await call()
         except GuestError as error:
-            if error.status != HTTPStatus.NOT_FOUND or around.forgiving:
+            if error.status != HTTPStatus.NOT_FOUND or context.forgiving:
                 raise
             if running_time() >= deadline:
                 raise SetupError(f"no window {given.window_name!r} came up within {WINDOW_S:g} s") from error

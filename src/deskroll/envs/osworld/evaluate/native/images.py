@@ -77,18 +77,18 @@ def _of_planes(one: np.ndarray, two: np.ndarray) -> float:
 
 
 def _of_squares(one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """For each square: means, variances and covariance (of samples), and how far they agree."""
+    """For each square: context, variances and covariance (of samples), and how far they agree."""
     steady, varied = (0.01 * 255) ** 2, (0.03 * 255) ** 2
     sample = WINDOW**2 / (WINDOW**2 - 1)
-    mean_1, mean_2 = _means(one), _means(two)
-    spread = sample * (_means(one * one) - mean_1**2 + _means(two * two) - mean_2**2)
-    common = sample * (_means(one * two) - mean_1 * mean_2)
+    mean_1, mean_2 = _context(one), _context(two)
+    spread = sample * (_context(one * one) - mean_1**2 + _context(two * two) - mean_2**2)
+    common = sample * (_context(one * two) - mean_1 * mean_2)
     light = (2 * mean_1 * mean_2 + steady) / (mean_1**2 + mean_2**2 + steady)
     found: np.ndarray = light * (2 * common + varied) / (spread + varied)
     return found
 
 
-def _means(plane: np.ndarray) -> np.ndarray:
+def _context(plane: np.ndarray) -> np.ndarray:
     from numpy.lib.stride_tricks import sliding_window_view  # noqa: PLC0415  (of an extra)
 
     rows = sliding_window_view(plane, WINDOW, axis=0).mean(axis=-1)

@@ -16,11 +16,11 @@ import msgspec
 from deskroll.desktops.base import Desktop
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.osworld.evaluate.parts import Getter, Part
-from deskroll.envs.osworld.evaluate.upstream.crew import Crew
 from deskroll.envs.osworld.evaluate.upstream.place import find_environment, missing
 from deskroll.envs.osworld.evaluate.upstream.relay import serving
+from deskroll.envs.osworld.evaluate.upstream.worker_pool import WorkerPool
 from deskroll.envs.osworld.evaluate.verdict import Verdict
-from deskroll.envs.osworld.setup.around import Around
+from deskroll.envs.osworld.setup.context import SetupContext
 from deskroll.envs.osworld.setup.downloads import fetched
 from deskroll.errors import EvaluatorError, SetupError, plain
 from deskroll.host.below import open_linked_below
@@ -29,7 +29,7 @@ from deskroll.types import Task
 
 JUDGE_S = 300.0
 """How long one part may take: a page of a slow site is waited for by upstream itself for minutes."""
-_crews: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Crew] = weakref.WeakKeyDictionary()
+_crews: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, WorkerPool] = weakref.WeakKeyDictionary()
 
 
 class UpstreamError(EvaluatorError):
@@ -40,14 +40,14 @@ class UpstreamError(EvaluatorError):
         self.trace = trace
 
 
-def crew() -> Crew:
+def worker_pool() -> WorkerPool:
     """The workers of the running loop."""
     loop = asyncio.get_running_loop()
     if loop not in _crews:
         environment = find_environment()
         if environment is None:
             raise EvaluatorError(missing())
-        _crews[loop] = Crew(environment)
+        _crews[loop] = WorkerPool(environment)
     return _crews[loop]
 
 
@@ -62,7 +62,7 @@ async def judge(
     part: Part,
     desktop: Desktop,
     task: Task,
-    around: Around,
+    context: SetupContext,
     seconds: float = JUDGE_S,
     *,
     note: Callable[[str], object] = lambda text: None,
@@ -73,8 +73,8 @@ async def judge(
     """
     if not isinstance(desktop, GuestDesktop):
         raise EvaluatorError(f"{part.func}: desktop {desktop.id} has no guest that OSWorld's evaluators could ask")
-    files = {**around.outputs, **await _cloud_files(part, around)}
-    async with crew().worker() as worker, serving(desktop, worker.folder, files) as relay:
+    files = {**context.outputs, **await _cloud_files(part, context)}
+    async with worker_pool().worker() as worker, serving(desktop, worker.folder, files) as relay:
         try:
             answer = await worker.ask(_job(part, task), seconds)
         except EvaluatorError as error:
@@ -113,13 +113,13 @@ def _config(getter: Getter | None) -> Any:
     return msgspec.to_builtins(getter.config) if getter is not None else None
 
 
-async def _cloud_files(part: Part, around: Around) -> dict[str, bytes]:
+async def _cloud_files(part: Part, context: SetupContext) -> dict[str, bytes]:
     """What upstream would download, fetched by this machine: the sandbox has no network."""
     files = {}
     for getter in part.getters:
         if getter.type == "cloud_file":
             for url, name in _named_files(getter.config):
-                files[name] = await _cloud_file(url, name, around)
+                files[name] = await _cloud_file(url, name, context)
     return files
 
 
@@ -131,11 +131,11 @@ def _named_files(config: Mapping[str, Any]) -> list[tuple[str, str]]:
     return list(zip(urls or (), names or (), strict=False))
 
 
-async def _cloud_file(url: str, name: str, around: Around) -> bytes:
+async def _cloud_file(url: str, name: str, context: SetupContext) -> bytes:
     try:
         with contextlib.suppress(OSError):  # where upstream itself would have put it
-            return await asyncio.to_thread(_kept, around.cache, name)
-        return await fetched(url, posixpath.basename(name), around)
+            return await asyncio.to_thread(_kept, context.cache, name)
+        return await fetched(url, posixpath.basename(name), context)
     except (SetupError, OSError) as error:
         raise EvaluatorError(f"cloud_file: {error}") from error
 

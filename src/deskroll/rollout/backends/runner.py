@@ -1,4 +1,4 @@
-"""Crew: the attempts that run in this process, each in a task of its own. Both backends are built on it."""
+"""AttemptRunner: the attempts that run in this process, each in a task of its own. Both backends are built on it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import logging
 import time
 
 from deskroll.errors import DeskrollError, plain
+from deskroll.rollout.context import EpisodeContext
 from deskroll.rollout.episode import run_episode
-from deskroll.rollout.kit import Kit
-from deskroll.rollout.live import Live
+from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.orders import Order, Vitals
 from deskroll.rollout.stack import stack_of
 from deskroll.types import Episode, EpisodeKey
@@ -20,29 +20,29 @@ _LOOK_S = 10.0
 _log = logging.getLogger(__name__)
 
 
-class Crew:
-    """Runs attempts with one kit."""
+class AttemptRunner:
+    """Runs attempts with one context."""
 
-    def __init__(self, kit: Kit) -> None:
-        self._kit = kit
-        self._lives: dict[tuple[EpisodeKey, int], Live] = {}
+    def __init__(self, context: EpisodeContext) -> None:
+        self._context = context
+        self._lives: dict[tuple[EpisodeKey, int], LiveAttempt] = {}
 
-    def take(self, order: Order) -> Live:
+    def take(self, order: Order) -> LiveAttempt:
         """Take an attempt on: from now on it can be stopped."""
-        live = self._lives[order.key, order.attempt] = Live(order)
+        live = self._lives[order.key, order.attempt] = LiveAttempt(order)
         return live
 
-    async def run(self, live: Live) -> Episode | None:
+    async def run(self, live: LiveAttempt) -> Episode | None:
         """Run an attempt that was taken on to its end, in the task that calls this; None: it was given back."""
         order = live.order
         live.task = asyncio.current_task()
         try:
-            return await run_episode(live, self._kit)
+            return await run_episode(live, self._context)
         finally:
             del self._lives[order.key, order.attempt]
 
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
-        """End an attempt, if it still runs; `visit`: and if it still is in that phase."""
+        """End an attempt, if it still runs; `visit`: and if it still is in that stage."""
         if (live := self._lives.get((key, attempt))) is not None:
             live.stop(error, visit)
 
@@ -57,8 +57,8 @@ class Crew:
         live = self._lives.get((key, attempt))
         if live is None or live.note is None or live.task is None:
             return
-        name = f"stalled-{live.phase}-{int(time.time())}"
-        head = f"{why}\nphase {live.phase}, desktop {live.desktop or 'none'}, turn {live.turn}\n\n"
+        name = f"stalled-{live.stage}-{int(time.time())}"
+        head = f"{why}\nstage {live.stage}, desktop {live.desktop or 'none'}, turn {live.turn}\n\n"
         try:
             live.note(f"{name}.txt", (head + stack_of(live.task)).encode())
             if live.look is not None:
@@ -72,5 +72,5 @@ class Crew:
         return Vitals(
             activities=tuple(activities[:_MOST_TOLD]),
             running=len(self._lives),
-            endpoints=self._kit.endpoints(),
+            endpoints=self._context.endpoints(),
         )

@@ -1,4 +1,4 @@
-"""Hand: one worker process as the coordinator holds it: what it was ordered, what it says, when it was last heard."""
+"""WorkerHandle: the coordinator's end of one worker process: what it was ordered, said, and when it was heard."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _BURIED_S = 5.0
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-class Hand:
-    """Made by `Hand.hire`; `run` orders an attempt; gone once `gone` is set."""
+class WorkerHandle:
+    """Made by `WorkerHandle.start`; `run` orders an attempt; gone once `gone` is set."""
 
     def __init__(self, pid: int, channel: Channel, end: asyncio.Future[int], *, isolated: bool) -> None:
         self.pid = pid
@@ -70,12 +70,12 @@ class Hand:
         self._heard_out = asyncio.Event()
 
     @classmethod
-    async def hire(cls, nursery: Nursery, setup: Setup, *, isolated: bool = False) -> Hand:
+    async def start(cls, nursery: Nursery, setup: Setup, *, isolated: bool = False) -> WorkerHandle:
         """Start a worker."""
         pid, sock, end = await nursery.worker()
-        hand = cls(pid, await Channel.over(sock), end, isolated=isolated)
-        hand._channel.send(setup)
-        return hand
+        handle = cls(pid, await Channel.over(sock), end, isolated=isolated)
+        handle._channel.send(setup)
+        return handle
 
     @property
     def silent_s(self) -> float:

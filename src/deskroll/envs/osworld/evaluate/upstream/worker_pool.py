@@ -15,10 +15,10 @@ from deskroll.envs.osworld.evaluate.upstream.process import Worker
 
 _IDLE_S = 60.0
 MOST = 2
-"""Workers at a time: there is a crew in each process of a run, and about as many of those as cores."""
+"""Workers at a time: there is a pool in each process of a run, and about as many of those as cores."""
 
 
-class Crew:
+class WorkerPool:
     """The workers of one event loop. `close` it when no more jobs come; those that wait end by themselves, too."""
 
     def __init__(self, environment: Path, most: int = MOST) -> None:

@@ -1,4 +1,4 @@
-"""Kit: what a process has to run episodes with: the kinds of environment and agent, the model, the pool, the store.
+"""EpisodeContext: what a process runs episodes with: kinds of environment and agent, the model, the pool, the store.
 
 Opened once a process, shared by all of its episodes. Guarantees: a desktop that it hands out goes back to its pool,
 however the episode ends.
@@ -13,23 +13,23 @@ from pathlib import Path
 from typing import Protocol
 
 from deskroll.actions import Action
-from deskroll.agents import Agent, Surroundings, agent_kind, agent_settings, dialect_of, model_protocol, reads_tree
+from deskroll.agents import Agent, AgentContext, agent_kind, agent_settings, dialect_of, model_protocol, reads_tree
 from deskroll.config import check
 from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.service import PoolClient
-from deskroll.envs import Env, EnvKind, Means, env_kind, env_settings
+from deskroll.envs import Env, EnvContext, EnvKind, env_kind, env_settings
 from deskroll.errors import DeskrollError, FailureClass, InputError, NoDesktop, StoreError, boundary, foreign_code
 from deskroll.importing import file_digest
 from deskroll.models.base import EndpointLoad, Model
 from deskroll.models.client import ModelClient
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.bound_model import BoundModel, NotedModel, Notes, call_of
-from deskroll.rollout.live import Live
+from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.rollout.traces import Traces
 from deskroll.store import AttemptWriter, Storage, paths
-from deskroll.types import EventSink, Phase, Tool, ToolRequest, guarded
+from deskroll.types import EventSink, Stage, Tool, ToolRequest, guarded
 
 
 class Leases(Protocol):
@@ -41,8 +41,8 @@ class Leases(Protocol):
         """Wait for a desktop and hold it for the length of the block."""
 
 
-class Kit:
-    """Use with `async with Kit.open(...)`."""
+class EpisodeContext:
+    """Use with `async with EpisodeContext.open(...)`."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Kit:
         leases: Leases | None = None,
         sink: EventSink | None = None,
         show_traces: bool = False,
-    ) -> AsyncIterator[Kit]:
+    ) -> AsyncIterator[EpisodeContext]:
         """Open what the spec names; `leases` where the pool is in this process."""
         await _check_place(spec)
         async with AsyncExitStack() as stack:
@@ -91,10 +91,10 @@ class Kit:
             if leases is None and spec.pool:
                 leases = await stack.enter_async_context(PoolClient(spec.pool, wait=spec.pool_wait, plan=spec.plan))
             with foreign_code("the agent or the environment"):
-                kit = cls(spec, model, judge, leases, sink)
-            kit.traces = Traces.of_run(spec, keys, whole=show_traces)
-            stack.push_async_callback(kit.close_shared)
-            yield kit
+                context = cls(spec, model, judge, leases, sink)
+            context.traces = Traces.of_run(spec, keys, whole=show_traces)
+            stack.push_async_callback(context.close_shared)
+            yield context
 
     async def close_shared(self) -> None:
         """End what environments share among the attempts of this process."""
@@ -108,7 +108,7 @@ class Kit:
         return (self._model.load(), self._judge.load()) if own else (self._model.load(),)
 
     @asynccontextmanager
-    async def desktop(self, live: Live) -> AsyncIterator[Desktop | None]:
+    async def desktop(self, live: LiveAttempt) -> AsyncIterator[Desktop | None]:
         """A desktop for the length of the block, where the task needs one."""
         order = live.order
         kind, settings = self._kind(order.task.env or self.spec.env)
@@ -118,7 +118,7 @@ class Kit:
             return
         if self._leases is None:
             raise NoDesktop(f"task {order.task.id!r} needs a desktop, and this run has no pool")
-        live.enter(Phase.DESKTOP)
+        live.enter(Stage.DESKTOP)
         group = f"{order.key.phase}/{order.key.round}/{order.key.task}"
         async with self._leases.lease(spec, priority=order.priority, group=group) as lease:
             live.desktop, live.look = lease.address.id, lease.desktop.screenshot
@@ -136,7 +136,7 @@ class Kit:
         """The environment of one attempt, of which these notes are taken."""
         task = order.task
         kind, settings = self._kind(task.env or self.spec.env)
-        means = Means(
+        context = EnvContext(
             desktop=desktop,
             model=NotedModel(self._bound(order), notes, "asked.json"),
             judge=NotedModel(self._judge, notes, "judged.json"),
@@ -144,14 +144,14 @@ class Kit:
             keep=notes.keep,
             folder=Path(self.spec.folder),
         )
-        return kind(task, settings, means)
+        return kind(task, settings, context)
 
     def silence(self, unanswered_s: float) -> float:
         """For how long the model's server has answered nobody, of the time for which a request was not answered."""
         since = self._model.load().since_answer_s
         return unanswered_s if since is None else min(unanswered_s, since)
 
-    def agent(self, order: Order, env: Env, tools: Sequence[Tool], scribe: AttemptWriter) -> Agent:
+    def agent(self, order: Order, env: Env, tools: Sequence[Tool], log: AttemptWriter) -> Agent:
         """The agent of one attempt."""
         kind, settings = self._kind(order.task.env or self.spec.env)
         spec = kind.desktop_spec(order.task, settings)
@@ -160,18 +160,18 @@ class Kit:
             with boundary(FailureClass.ENV, "the environment"):  # an ActionError is the agent's, and says so
                 return env.decode(call)
 
-        around = Surroundings(
+        context = AgentContext(
             model=self._bound(order),
             tools=tools,
             decode=decode,
-            scribe=scribe,
+            log=log,
             task=order.task,
             sample=order.key.sample,
             model_name=self.model_name,
             screen=None if spec is None else (spec.width, spec.height),
             shown=None if spec is None else _shown(settings, spec),
         )
-        return self._agent_kind(around, self._agent_settings)
+        return self._agent_kind(context, self._agent_settings)
 
     def _bound(self, order: Order) -> Model:
         return BoundModel(self._model, call_of(order.key, self._model.settings.sampling))

@@ -1,4 +1,4 @@
-"""Around: what steps may use besides the desktop, and how strict they are."""
+"""SetupContext: what steps may use besides the desktop, and how strict they are."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Took(Record, frozen=True):
 
 
 @dataclass(frozen=True)
-class Around:
-    """The surroundings of one task's steps on one desktop."""
+class SetupContext:
+    """The context of one task's steps on one desktop."""
 
     task_id: str
     settings: OSWorldSettings

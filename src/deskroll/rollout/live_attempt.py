@@ -1,6 +1,6 @@
-"""Live: one attempt while it runs: what it does now, where its time went, and who stopped it.
+"""LiveAttempt: one attempt while it runs: what it does now, where its time went, and who stopped it.
 
-Guarantees: from the first `enter` on, every second belongs to exactly one phase.
+Guarantees: from the first `enter` on, every second belongs to exactly one stage.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from contextlib import contextmanager
 from deskroll.clocks import running_time
 from deskroll.errors import DeskrollError
 from deskroll.rollout.orders import Activity, Order
-from deskroll.types import Phase
+from deskroll.types import Stage
 
 
-class Live:
-    """Made when an attempt is taken on; `enter` at each change of phase."""
+class LiveAttempt:
+    """Made when an attempt is taken on; `enter` at each change of stage."""
 
     def __init__(self, order: Order) -> None:
         self.order = order
         self.started_at = time.time()
-        self.phase = Phase.SETUP
-        self.seconds: dict[str, float] = {Phase.PERMIT: order.waited_s}
+        self.stage = Stage.SETUP
+        self.seconds: dict[str, float] = {Stage.PERMIT: order.waited_s}
         self.desktop = ""
         self.turn = 0
         self.stopped_by: DeskrollError | None = None
@@ -41,7 +41,7 @@ class Live:
         self.look: Callable[[], Awaitable[bytes]] | None = None
         """Takes a picture of its desktop."""
         self.visit = 0
-        """How many phases it has entered: a stop that is meant for one of them does not hit the next."""
+        """How many stages it has entered: a stop that is meant for one of them does not hit the next."""
         self._since, self._entered_at = time.perf_counter(), running_time()
         self._waits = 0
         self._waits_since = 0.0
@@ -54,18 +54,18 @@ class Live:
     def begin(self) -> None:
         """Its set-up begins: from now on it comes to its end, unless it is stopped."""
         self.begun = True
-        self.enter(Phase.SETUP)
+        self.enter(Stage.SETUP)
 
-    def enter(self, phase: Phase) -> None:
-        """End the phase so far, and begin another."""
+    def enter(self, stage: Stage) -> None:
+        """End the stage so far, and begin another."""
         now = time.perf_counter()
-        self.seconds[self.phase] = self.seconds.get(self.phase, 0.0) + now - self._since
-        self.phase, self._since, self._entered_at = phase, now, running_time()
+        self.seconds[self.stage] = self.seconds.get(self.stage, 0.0) + now - self._since
+        self.stage, self._since, self._entered_at = stage, now, running_time()
         self.visit += 1
 
     @property
-    def in_phase_s(self) -> float:
-        """How long it has been in this phase, of the time in which this process ran."""
+    def in_stage_s(self) -> float:
+        """How long it has been in this stage, of the time in which this process ran."""
         return running_time() - self._entered_at
 
     @contextmanager
@@ -82,11 +82,11 @@ class Live:
             self._waits -= 1
 
     def _waited(self) -> float:
-        """How long it has been waiting for its turn, of its time in this phase."""
+        """How long it has been waiting for its turn, of its time in this stage."""
         return max(0.0, running_time() - max(self._waits_since, self._entered_at)) if self._waits else 0.0
 
-    def shift(self, source: Phase, target: Phase, seconds: float) -> None:
-        """Of the time of one phase, some belonged to another."""
+    def shift(self, source: Stage, target: Stage, seconds: float) -> None:
+        """Of the time of one stage, some belonged to another."""
         moved = min(max(seconds, 0.0), self.seconds.get(source, 0.0))
         if moved:
             self.seconds[source] -= moved
@@ -95,7 +95,7 @@ class Live:
     def stop(self, error: DeskrollError | None, visit: int | None = None) -> None:
         """End it now: as a failure of the error's class, or without one because nobody wants it any more.
 
-        `visit`: only if it still is in that phase.
+        `visit`: only if it still is in that stage.
         """
         if not self.cancelled and not self._sealing and visit in (None, self.visit):
             self.cancelled, self.stopped_by = True, error
@@ -111,15 +111,15 @@ class Live:
     def seal(self) -> None:
         """It is over and is being written: from now on it is too late to stop it."""
         self._sealing = True
-        self.enter(Phase.STORE)
+        self.enter(Stage.STORE)
 
     def activity(self) -> Activity:
         """What it does now."""
-        order, seconds = self.order, self.in_phase_s - self._waited()
+        order, seconds = self.order, self.in_stage_s - self._waited()
         return Activity(
             key=order.key,
             attempt=order.attempt,
-            phase=self.phase,
+            stage=self.stage,
             since=time.time() - seconds,
             seconds=seconds,
             visit=self.visit,

@@ -1,4 +1,4 @@
-"""Notebook: what is written down of one attempt while it runs, and the `Episode` that it ends as."""
+"""EpisodeRecorder: what is written down of one attempt while it runs, and the `Episode` that it ends as."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import time
 
 import msgspec
 
-from deskroll.envs import Ending, Moment
+from deskroll.envs import Ending, TurnResult
 from deskroll.errors import DeskrollError, EvaluatorError, FailureClass
 from deskroll.rollout.budget import Budget
-from deskroll.rollout.kit import Kit
-from deskroll.rollout.live import Live
+from deskroll.rollout.context import EpisodeContext
+from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.traces import CLOSE_ERROR, ERROR
 from deskroll.scoring.excerpt import shorten
 from deskroll.store import AttemptWriter
-from deskroll.types import Completion, Decision, Episode, Failure, Observation, Phase, Score, Step, StopReason
+from deskroll.types import Completion, Decision, Episode, Failure, Observation, Score, Stage, Step, StopReason
 
 LONGEST_ANSWER = 100_000
 """Characters of an answer that are kept with the outcome; all of it is in the conversation."""
 
 
-class Notebook:
+class EpisodeRecorder:
     """One attempt's files and figures."""
 
-    def __init__(self, live: Live, kit: Kit) -> None:
+    def __init__(self, live: LiveAttempt, context: EpisodeContext) -> None:
         order = live.order
-        self.writer = AttemptWriter(kit.storage, order.key, order.attempt)
+        self.writer = AttemptWriter(context.storage, order.key, order.attempt)
         live.note = self.keep
-        self.limits = kit.spec.limits
+        self.limits = context.spec.limits
         self.budget = Budget(self.limits)
         self.judged = False
         """Whether it came to its end: what becomes of it is known, and no stop can change that."""
         self._live = live
-        self._traces = kit.traces
-        self._shown = kit.storage.shown
-        self._model = kit.model_name
+        self._traces = context.traces
+        self._shown = context.storage.shown
+        self._model = context.model_name
         self._steps = self._actions = 0
         self._versions: dict[str, None] = {}
         self._stop = StopReason.FAILURE
@@ -65,16 +65,16 @@ class Notebook:
         if decision.completion is not None and decision.completion.version:
             self._versions[decision.completion.version] = None
 
-    def step(self, moment: Moment) -> None:
+    def step(self, turn: TurnResult) -> None:
         """Write down the turn that was decided on, and what came of it."""
         decision, self._pending = self._pending, None
         if decision is None:
             raise RuntimeError("a step follows a decision")
-        for phase, seconds in moment.seconds.items():
-            self._live.shift(Phase.ACT, phase, seconds)
-        self._write(decision, moment.observation, moment.settled)
-        if moment.answer is not None:  # kept at once: judging it may fail
-            self._answer = _writable(moment.answer)[:LONGEST_ANSWER]
+        for stage, seconds in turn.seconds.items():
+            self._live.shift(Stage.ACT, stage, seconds)
+        self._write(decision, turn.observation, turn.settled)
+        if turn.answer is not None:  # kept at once: judging it may fail
+            self._answer = _writable(turn.answer)[:LONGEST_ANSWER]
         self.budget.turned(decision)
         self._live.turn = self.budget.turns
 
