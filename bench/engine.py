@@ -54,6 +54,7 @@ from common import Figures, median
 from deskroll.agents.chat import SYSTEM_PROMPT
 from deskroll.envs.math import MathEnv
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.job import Job as Work
 from deskroll.rollout.openfiles import raise_open_files
 from deskroll.rollout.session import Session
 from deskroll.store import RunInfo, info, journal, paths
@@ -375,7 +376,7 @@ async def ours(
     })  # fmt: skip
     tasks = [Task(id=f"t{number}", instruction=question(number), answer=ANSWER) for number in range(job.episodes)]
     async with Session.open(config, tasks) as session:
-        await session.engine.run("warm-up", tasks[: job.warm_up])
+        await session.runtime.run_prepared(Work("warm-up", tasks[: job.warm_up], config)).outcomes()
         begin()
         began = time.perf_counter()
         episodes = await session.run()

@@ -13,7 +13,7 @@ from deskroll.errors import StoreError
 from deskroll.host.home import expand_home
 from deskroll.rollout.backends.inline import InlineBackend
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.orders import RunSpec
+from deskroll.rollout.orders import WorkerSetup
 from deskroll.store import Run, Storage
 from tests.commands import Commands
 
@@ -88,10 +88,6 @@ def test_what_no_shell_would_expand_stays_as_it_is(path: str) -> None:
 
 
 async def test_attempts_are_not_written_where_the_journal_is_not(tmp_path: Path) -> None:
-    spec = RunSpec(
-        env="math", agent="tests.rollout.parts:AnsweringAgent", storage=str(tmp_path / "stray"),
-        model={"name": "none", "base_url": "http://127.0.0.1:9/v1"},
-    )  # fmt: skip
     with pytest.raises(StoreError, match=r"stray holds no run.json: the run's journal lies elsewhere"):
-        async with InlineBackend(spec):
+        async with InlineBackend(WorkerSetup(storage=str(tmp_path / "stray"))):
             raise AssertionError("it must not begin")

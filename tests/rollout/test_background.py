@@ -6,7 +6,7 @@ import asyncio
 import io
 import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NoReturn, cast
 
 import msgspec
@@ -15,17 +15,21 @@ from rich.console import Console
 
 from deskroll.cli.run_view import Progress
 from deskroll.desktops.base import DesktopSpec
-from deskroll.desktops.pool import Pool, PoolStatus
+from deskroll.desktops.pool import PoolStatus
 from deskroll.errors import BackgroundLost, DeathCause, DeskrollError, DesktopLost, PoolGone
 from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.background import in_background
-from deskroll.rollout.config import LimitSettings
+from deskroll.rollout.config import RunLimits
 from deskroll.rollout.demand import Demand
+from deskroll.rollout.desktops import Desktops
 from deskroll.rollout.engine import Engine
+from deskroll.rollout.job import Job
 from deskroll.rollout.limits import Limits
-from deskroll.rollout.orders import Order
+from deskroll.rollout.orders import AttemptName, Order
 from deskroll.rollout.run_budget import RunBudget
+from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.session import Session
+from deskroll.rollout.spec import Definition, EpisodeSpec
 from deskroll.rollout.status import RunStatus
 from deskroll.store import CloseReason, Run, RunStore
 from deskroll.store.journal import Failed
@@ -53,7 +57,10 @@ class Forever:
         self._stopped.set()
         return True
 
-    def give_back(self) -> asyncio.Future[int]:
+    def define(self, definition: Definition) -> None:
+        pass
+
+    def give_back(self, attempts: Collection[AttemptName]) -> asyncio.Future[int]:
         return asyncio.get_running_loop().create_future()
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
@@ -70,6 +77,7 @@ class BrokenPool:
 
     def __init__(self, at: str) -> None:
         self._at = at
+        self.pool = self
 
     async def status(self) -> PoolStatus:
         if self._at == "status":
@@ -79,6 +87,15 @@ class BrokenPool:
     async def expect(self, leases: Mapping[DesktopSpec, int]) -> None:
         if self._at == "expect":
             fail()
+
+
+class NoPool:
+    """Where no desktop is needed."""
+
+    pool = None
+
+    async def expect(self, leases: Mapping[DesktopSpec, int]) -> None:
+        pass
 
 
 class BrokenClock(RunBudget):
@@ -104,10 +121,10 @@ async def run_with(
     demand = Demand({}, {})
     demand.end()  # which the pool is to be told
     async with RunStore.create(f"{runs.folder}/run", info()) as store:
-        engine = Engine(backend, store, Limits(1))
-        given = budget or RunBudget(LimitSettings())
-        session = Session(config, tasks, store, engine, backend, cast(Pool, pool), demand=demand, budget=given)
-        await asyncio.wait_for(session.run(), 60)
+        runtime = Runtime(config, Engine(backend, store, Limits(1)), cast(Desktops, pool or NoPool()))
+        session = Session(config, tasks, runtime, demand=demand, budget=budget or RunBudget(RunLimits()))
+        async with runtime.watched():
+            await asyncio.wait_for(session.run(), 60)
 
 
 async def check_death(runs: Runs, name: str, **parts: object) -> None:
@@ -133,7 +150,7 @@ async def test_what_tells_the_pool(runs: Runs) -> None:
 
 
 async def test_the_clock_of_the_run(runs: Runs) -> None:
-    await check_death(runs, "the clock of limits.run_time", budget=BrokenClock(LimitSettings()))
+    await check_death(runs, "the clock of limits.run_time", budget=BrokenClock(RunLimits()))
 
 
 class BrokenLog(logging.Handler):
@@ -177,10 +194,9 @@ async def test_a_death_that_nobody_could_judge_is_no_evidence(runs: Runs) -> Non
     """The run ends before it is known whether other desktops died at the same time: in doubt nobody is blamed."""
     async with RunStore.create(f"{runs.folder}/run", info()) as store:
         engine = Engine(DyingAtOnce(), store, Limits(2))
-        work = asyncio.ensure_future(engine.run("eval", questions(2)))
+        run = engine.run(Job("eval", questions(2), EpisodeSpec()))
         await until(lambda: [key.task for key, _ in engine.running] == ["task-1"], "the first one is judged")
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+        await run.cancel()
     (failed,) = Run.open(f"{runs.folder}/run").records(Failed)
     assert failed.episode.failure is not None
     assert (failed.episode.key.task, failed.episode.failure.cause) == ("task-0", DeathCause.UNKNOWN)
@@ -196,11 +212,9 @@ class Waiting(Forever):
 async def test_the_end_of_a_run_does_not_wait_for_attempts_that_nobody_runs(runs: Runs) -> None:
     async with RunStore.create(f"{runs.folder}/run", info()) as store:
         engine = Engine(Waiting(), store, Limits(2))
-        work = asyncio.ensure_future(engine.run("eval", questions(2)))
+        run = engine.run(Job("eval", questions(2), EpisodeSpec()))
         await until(lambda: len(engine.running) == 2, "both were ordered")
-        work.cancel()
-        done, _ = await asyncio.wait((work,), timeout=5.0)
-    assert done, "they were waited for"
+        await asyncio.wait_for(run.cancel(), 5.0)  # they were waited for, if it takes longer
 
 
 async def test_the_display_which_the_run_does_not_need(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:

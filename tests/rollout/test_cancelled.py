@@ -67,7 +67,7 @@ async def test_that_was_sent_is_no_doing_of_the_agent(
             session.stop(now=True)
         else:
             ((key, attempt),) = session.engine.running
-            session.backend.stop(key, attempt, error)
+            session.engine.backend.stop(key, attempt, error)
         outcomes = await asyncio.wait_for(work, 60)
     assert [(_blamed(each.failure), each.score.value) for each in outcomes] == [(FailureClass.MODEL, None)] * bool(
         error

@@ -9,7 +9,7 @@ import pytest
 
 from deskroll.errors import InputError, StoreError
 from deskroll.report.results import Results
-from deskroll.rollout.engine import Engine
+from deskroll.rollout.job import Job
 from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Reopened, Sealed, Started
 from tests.rollout import parts
 from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, until
@@ -45,9 +45,9 @@ async def test_no_more_groups_in_flight_than_allowed(runs: Runs) -> None:
 
 async def test_limits_hold_over_every_phase_that_shares_the_engine(runs: Runs) -> None:
     async with runs.open(script(ANSWER, latency=0.02), questions(1), env=COUNTING, num_rollouts=4) as session:
-        engine: Engine = session.engine
         train, evaluation = await asyncio.gather(
-            engine.run("train", questions(6), samples=2), engine.run("eval", questions(6))
+            session.runtime.run(Job("train", questions(6), session.config, group_size=2)).outcomes(),
+            session.runtime.run(Job("eval", questions(6), session.config)).outcomes(),
         )
     assert (len(train), len(evaluation)) == (12, 6)
     assert parts.CountingEnv.most == 4
@@ -57,13 +57,12 @@ async def test_an_evaluation_with_a_reserved_share_is_not_held_up(runs: Runs) ->
     async with runs.open(
         script(ANSWER, latency=0.1), questions(1), env=COUNTING, num_rollouts=4, reserved={"eval": 1}
     ) as session:
-        engine: Engine = session.engine
-        training = asyncio.create_task(engine.run("train", questions(40)))
-        await until(lambda: engine.limits.episodes.used_by("train") == 3, "training uses what is not reserved")
-        await engine.run("eval", questions(2))
-        assert not training.done()
-        engine.stop()
-        await training
+        training = session.runtime.run(Job("train", questions(40), session.config))
+        await until(lambda: session.engine.limits.episodes.used_by("train") == 3, "training uses what is not reserved")
+        await session.runtime.run(Job("eval", questions(2), session.config)).outcomes()
+        assert session.engine.jobs == {"train": training}
+        training.stop()
+        await training.outcomes()
     assert parts.CountingEnv.most <= 4
 
 
@@ -100,7 +99,7 @@ async def test_stop_gives_back_what_has_no_desktop_yet(runs: Runs) -> None:
         work = asyncio.create_task(session.run())
         await until(lambda: session.status().stages == {"model": 2, "desktop": 6}, "two have a desktop")
         session.stop()
-        assert await session.engine.finishing() == 2
+        assert await session.finishing() == 2
         outcomes = await work
     run = runs.read()
     assert [each.score.value for each in outcomes] == [1.0] * 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from deskroll.actions import Click
 from deskroll.errors import DeskrollError, EvaluatorError
 from deskroll.rollout.backends.inline import InlineBackend
 from deskroll.rollout.live_attempt import LiveAttempt
-from deskroll.rollout.orders import EpisodeLimits, Order, RunSpec
-from deskroll.types import EpisodeKey, Stage, StopReason
+from deskroll.rollout.orders import Order, WorkerSetup
+from deskroll.rollout.spec import Definition, EpisodeSpec
+from deskroll.types import EpisodeKey, EventSink, Stage, StopReason
 from tests.models.servers import Noted
 from tests.rollout import parts
 from tests.rollout.conftest import ANSWER, CALCULATE, DONE, INFEASIBLE, Runs, questions, script, until
@@ -93,25 +96,35 @@ async def test_a_reply_that_could_not_be_used_is_no_turn(runs: Runs) -> None:
     assert "there is no tool 'abacus'" in steps[0].results[0]
 
 
-ORDER = Order(key=EpisodeKey(phase="eval", round=0, task="task-0", sample=0), attempt=1, task=questions(1)[0])
+KEY = EpisodeKey(phase="eval", round=0, task="task-0", sample=0)
+MODEL = {"name": "none", "base_url": "http://127.0.0.1:9/v1"}
 
 
-def clinging(folder: Path, **limits: float) -> RunSpec:
-    """Episodes whose environment never lets go."""
+@asynccontextmanager
+async def inline(
+    folder: Path, env: str, sink: EventSink | None = None, **limits: float
+) -> AsyncIterator[tuple[InlineBackend, Order]]:
+    """A backend, and the order for an episode whose agent answers at once."""
     (folder / "run.json").write_text("{}")
-    return RunSpec(
-        env="tests.rollout.parts:ClingingEnv", agent="tests.rollout.parts:AnsweringAgent", storage=str(folder),
-        model={"name": "none", "base_url": "http://127.0.0.1:9/v1"}, limits=EpisodeLimits(**limits),
-    )  # fmt: skip
+    agent = "tests.rollout.parts:AnsweringAgent"
+    spec = EpisodeSpec.model_validate({"env": env, "agent": agent, "model": MODEL, "limits": limits})
+    definition = Definition.of(spec)
+    async with InlineBackend(WorkerSetup(storage=str(folder)), sink=sink) as backend:
+        backend.define(definition)
+        yield backend, Order(key=KEY, attempt=1, task=questions(1)[0], spec=definition.digest)
+
+
+CLINGING = "tests.rollout.parts:ClingingEnv"
+"""An environment that never lets go."""
 
 
 @pytest.mark.parametrize("why", [None, EvaluatorError("it took too long")], ids=["unwanted", "watchdog"])
 async def test_a_stop_while_it_is_closed_takes_no_score_away(tmp_path: Path, why: DeskrollError | None) -> None:
     parts.ClingingEnv.closing = 0
-    async with InlineBackend(clinging(tmp_path)) as backend:
-        work = asyncio.create_task(backend.run(ORDER))
+    async with inline(tmp_path, CLINGING) as (backend, order):
+        work = asyncio.create_task(backend.run(order))
         await until(lambda: parts.ClingingEnv.closing, "it is being closed")
-        backend.stop(ORDER.key, ORDER.attempt, why)
+        backend.stop(KEY, 1, why)
         episode = await work
     assert (episode.stop, episode.score.value, episode.failure) == (StopReason.ANSWER, 1.0, None)
 
@@ -120,16 +133,11 @@ async def test_a_stop_while_it_is_closed_takes_no_score_away(tmp_path: Path, why
 async def test_one_that_is_stopped_before_it_begins_is_written_down_as_any_other(
     tmp_path: Path, why: DeskrollError | None
 ) -> None:
-    (tmp_path / "run.json").write_text("{}")
-    spec = RunSpec(
-        env="math", agent="tests.rollout.parts:AnsweringAgent", storage=str(tmp_path),
-        model={"name": "none", "base_url": "http://127.0.0.1:9/v1"},
-    )  # fmt: skip
-    async with InlineBackend(spec) as backend:
-        work = asyncio.create_task(backend.run(ORDER))
+    async with inline(tmp_path, "math") as (backend, order):
+        work = asyncio.create_task(backend.run(order))
         while not backend.workers()[0].vitals.running:
             await asyncio.sleep(0)
-        backend.stop(ORDER.key, ORDER.attempt, why)
+        backend.stop(KEY, 1, why)
         episode = await work
     assert episode.score.value is None
     assert (episode.failure.failure_class if episode.failure else None) == ("evaluator" if why else "cancelled")
@@ -137,8 +145,8 @@ async def test_one_that_is_stopped_before_it_begins_is_written_down_as_any_other
 
 async def test_closing_has_a_limit_of_its_own_and_says_when_it_was_cut(tmp_path: Path) -> None:
     sink = Noted()
-    async with InlineBackend(clinging(tmp_path, close_timeout=0.1), sink=sink) as backend:
-        episode = await backend.run(ORDER)
+    async with inline(tmp_path, CLINGING, sink, close_timeout=0.1) as (backend, order):
+        episode = await backend.run(order)
     assert (episode.score.value, episode.failure) == (1.0, None)
     (event,) = sink.events
     assert (event.kind, event.subject) == ("episode.unclosed", "eval/0/task-0/0#1")
@@ -147,7 +155,7 @@ async def test_closing_has_a_limit_of_its_own_and_says_when_it_was_cut(tmp_path:
 
 async def test_waiting_for_its_turn_is_no_time_in_a_phase() -> None:
     """Else the watchdog would take it for the silence of whoever is asked then."""
-    live = LiveAttempt(ORDER)
+    live = LiveAttempt(Order(key=KEY, attempt=1, task=questions(1)[0]))
     live.enter(Stage.MODEL)
     with live.waiting():
         since = live.activity().since

@@ -345,7 +345,7 @@ async def test_what_earlier_starts_learned_of_an_episode_is_not_forgotten(runs: 
     tasks = questions(1, crash="exit")
     settings = {"env": "tests.rollout.parts:CrashingEnv", "backend": "process", "workers": 1}
     async with runs.open(script(ANSWER), tasks, **settings) as session:
-        session.engine.on_ended = lambda episode: session.stop()
+        session.engine.on_judged.append(lambda episode, again: session.stop())
         assert await session.run() == [], "it crashed once, and then the run was stopped"
     (outcome,) = await runs.run(script(ANSWER), tasks, resume=True, **settings)
     assert (outcome.attempt, outcome.score.value) == (2, None)

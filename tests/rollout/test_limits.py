@@ -15,11 +15,11 @@ from tests.rollout.conftest import until
 
 async def test_whoever_waits_is_served_by_ticket() -> None:
     permits = Permits(1)
-    assert await permits.acquire("eval", 0)
+    assert await permits.acquire("eval", (0, 0))
     order: list[int] = []
 
     async def waiter(ticket: int) -> None:
-        await permits.acquire("eval", ticket)
+        await permits.acquire("eval", (0, ticket))
         order.append(ticket)
         permits.release("eval")
 
@@ -33,12 +33,12 @@ async def test_whoever_waits_is_served_by_ticket() -> None:
 
 async def test_a_reserved_share_is_not_given_to_another_phase() -> None:
     permits = Permits(3, {"eval": 1})
-    assert await permits.acquire("train", 0)
-    assert await permits.acquire("train", 1)
-    third = asyncio.create_task(permits.acquire("train", 2))
+    assert await permits.acquire("train", (0, 0))
+    assert await permits.acquire("train", (0, 1))
+    third = asyncio.create_task(permits.acquire("train", (0, 2)))
     await asyncio.sleep(0)
     assert not third.done()
-    assert await permits.acquire("eval", 99), "the reserved one is there at once, whatever its ticket"
+    assert await permits.acquire("eval", (0, 99)), "the reserved one is there at once, whatever its ticket"
     await asyncio.sleep(0)
     assert not third.done()
     permits.release("train")
@@ -49,14 +49,14 @@ async def test_a_reserved_share_is_not_given_to_another_phase() -> None:
 async def test_a_phase_with_a_reserve_may_use_more_than_it() -> None:
     permits = Permits(3, {"eval": 1})
     for ticket in range(3):
-        assert await permits.acquire("eval", ticket)
+        assert await permits.acquire("eval", (0, ticket))
     assert permits.used_by("eval") == 3
 
 
 async def test_limits_change_while_somebody_waits() -> None:
     permits = Permits(1)
-    await permits.acquire("eval", 0)
-    waiting = [asyncio.create_task(permits.acquire("eval", n)) for n in range(1, 4)]
+    await permits.acquire("eval", (0, 0))
+    waiting = [asyncio.create_task(permits.acquire("eval", (0, n))) for n in range(1, 4)]
     await until(lambda: permits.waiting == 3, "three wait")
     permits.resize(3)
     await until(lambda: permits.used == 3, "two of them are served")
@@ -71,20 +71,20 @@ async def test_limits_change_while_somebody_waits() -> None:
 
 async def test_closing_tells_whoever_waits() -> None:
     permits = Permits(1)
-    await permits.acquire("eval", 0)
-    waiting = asyncio.create_task(permits.acquire("eval", 1))
+    await permits.acquire("eval", (0, 0))
+    waiting = asyncio.create_task(permits.acquire("eval", (0, 1)))
     await until(lambda: permits.waiting == 1, "it waits")
-    permits.close()
+    permits.close("eval")
     assert await waiting is False
-    assert await permits.acquire("eval", 2) is False
+    assert await permits.acquire("eval", (0, 2)) is False
 
 
 async def test_cancelling_a_waiter_loses_no_permit() -> None:
     """Also when it is cancelled in the moment in which it is served."""
     permits = Permits(1)
     for _ in range(20):
-        await permits.acquire("eval", 0)
-        waiter = asyncio.create_task(permits.acquire("eval", 1))
+        await permits.acquire("eval", (0, 0))
+        waiter = asyncio.create_task(permits.acquire("eval", (0, 1)))
         await asyncio.sleep(0)
         permits.release("eval")
         waiter.cancel()
@@ -100,7 +100,7 @@ async def test_never_more_than_the_limit_over_all_phases() -> None:
     async def life(phase: str) -> None:
         nonlocal held, most
         for _ in range(40):
-            await permits.acquire(phase, dice.randrange(100))
+            await permits.acquire(phase, (0, dice.randrange(100)))
             held += 1
             most = max(most, held)
             assert held <= 5

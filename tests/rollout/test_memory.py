@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import tracemalloc
+from collections.abc import Collection
 from pathlib import Path
 
 from deskroll.errors import DeskrollError
 from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.engine import Engine
+from deskroll.rollout.job import Job
 from deskroll.rollout.limits import Limits
-from deskroll.rollout.orders import Order
+from deskroll.rollout.orders import AttemptName, Order
+from deskroll.rollout.spec import Definition, EpisodeSpec
 from deskroll.store import RunInfo, RunStore
 from deskroll.types import Episode, EpisodeKey, Score, Stage, StopReason, Usage
 from tests.rollout.conftest import questions
@@ -53,7 +56,10 @@ class Instant:
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
         raise NotImplementedError
 
-    def give_back(self) -> asyncio.Future[int]:
+    def define(self, definition: Definition) -> None:
+        pass
+
+    def give_back(self, attempts: Collection[AttemptName]) -> asyncio.Future[int]:
         raise NotImplementedError
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
@@ -70,7 +76,7 @@ async def test_what_is_kept_of_an_outcome_does_not_grow_with_it(tmp_path: Path) 
         engine = Engine(backend, store, Limits(4))
         tracemalloc.start()
         try:
-            outcomes = await engine.run("eval", questions(EPISODES))
+            outcomes = await engine.run(Job("eval", questions(EPISODES), EpisodeSpec())).outcomes()
         finally:
             tracemalloc.stop()
     assert (backend.kept[EPISODES] - backend.kept[FEW]) / (EPISODES - FEW) < MOST

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from deskroll.errors import InputError
-from deskroll.importing import file_digest
-from deskroll.rollout.context import EpisodeContext
-from deskroll.rollout.orders import Keys, RunSpec
+from deskroll.errors import ConfigError
+from deskroll.rollout.context import ProcessContext
+from deskroll.rollout.orders import WorkerSetup
+from deskroll.rollout.spec import Definition, EpisodeSpec
 from tests.commands import Commands
 
 AGENT = """
@@ -156,10 +156,13 @@ async def test_a_late_worker_runs_no_other_code_than_the_first(place: Path, tmp_
     name = f"{place}/my_env.py:Mine"
     (tmp_path / "run.json").write_text("{}")
     model = {"name": "x", "base_url": "http://127.0.0.1:9/v1"}
-    spec = RunSpec(env=name, agent="noop", model=model, storage=str(tmp_path), plug_ins={name: file_digest(name)})
-    async with EpisodeContext.open(spec, Keys()):
-        pass
+    definition = Definition.of(EpisodeSpec.model_validate({"env": name, "agent": "noop", "model": model}))
+    setup = WorkerSetup(storage=str(tmp_path))
+    async with ProcessContext.open(setup) as context:
+        context.define(definition)
+        assert (await context.of(definition.digest)).spec.env == name
     (place / "my_env.py").write_text(ENV + "\n")
-    with pytest.raises(InputError, match="has changed since the run began"):
-        async with EpisodeContext.open(spec, Keys()):
-            pass
+    async with ProcessContext.open(setup) as context:
+        context.define(definition)
+        with pytest.raises(ConfigError, match="has changed since the run began"):
+            await context.of(definition.digest)

@@ -120,7 +120,7 @@ def status(in_flight: int, *activities: Activity, planned: int = 9) -> RunStatus
     workers = [WorkerStatus(name="worker 7", pid=7, running=in_flight, rss_mb=1.0, silent_s=0.0, isolated=False)]
     return RunStatus(
         run_id="r", folder="f", pid=1, epoch=1, started_at=0.0, at=0.0, stopping=False, used_up="", standing=found,
-        in_flight=in_flight, waiting=0, samples=1, num_rollouts=5, max_concurrent_rollouts=5, stages=stages,
+        jobs=(), in_flight=in_flight, waiting=0, samples=1, num_rollouts=5, max_concurrent_rollouts=5, stages=stages,
         activities=activities, endpoints=(), workers=tuple(workers), pool=None, attention=(),
         limit=what_limits(found, in_flight, 5, stages),
     )  # fmt: skip

@@ -16,10 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from deskroll.errors import DeskrollError, SetupError
 from deskroll.rollout.asking import ask, change_limits, find_live, stop_run
 from deskroll.rollout.backends import WorkerVitals
-from deskroll.rollout.config import RunConfig
+from deskroll.rollout.config import WatchdogSettings
 from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.orders import Activity, Order, Vitals
+from deskroll.rollout.spec import EpisodeSpec
 from deskroll.rollout.watchdog import Watchdog
 from deskroll.types import Episode, EpisodeKey, Score, Stage, StopReason
 from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, until
@@ -62,7 +63,9 @@ def activity(stage: Stage, visit: int = 7, desktop: str = "d-1") -> Activity:
 
 def watching(*activities: Activity) -> tuple[Watchdog, Recorder]:
     backend = Recorder(*activities)
-    return Watchdog(backend, RunConfig()), backend
+    watchdog = Watchdog(backend, WatchdogSettings())
+    watchdog.expect("eval", EpisodeSpec())
+    return watchdog, backend
 
 
 def test_a_stalled_phase_is_dumped_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,11 +15,13 @@ from deskroll.errors import DeskrollError
 from deskroll.host.console import PlainConsole
 from deskroll.models.scripted import Script
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.loading import PHASE, SCRIPTED, desktop_specs, prepare_envs
+from deskroll.rollout.loading import PHASE, SCRIPTED
 from deskroll.rollout.plan import left_to_do
+from deskroll.rollout.preparing import desktops_wanted, prepare_envs
 from deskroll.rollout.retry import is_infrastructure
 from deskroll.rollout.sizing import Sizing, size_up
 from deskroll.store import Run, find_run
+from deskroll.tasks import tasks_folder
 from deskroll.types import Stage, Task
 
 _ASSUMED_S = 60.0
@@ -29,7 +31,7 @@ def show_plan(config: RunConfig, tasks: Sequence[Task], root: str, *, as_json: b
     """Print what would be run, what it needs and how long it may take."""
     if config.model.name.startswith(SCRIPTED):
         Script.load(Path(config.model.name.removeprefix(SCRIPTED)))  # what is wrong with it is told now
-    prepare_envs(config, tasks)
+    prepare_envs(config, tasks, tasks_folder(config.tasks))
     sizing = _size(config, tasks, root)
     if as_json:
         click.echo(msgspec.json.encode(sizing))
@@ -38,7 +40,7 @@ def show_plan(config: RunConfig, tasks: Sequence[Task], root: str, *, as_json: b
 
 
 def _size(config: RunConfig, tasks: Sequence[Task], root: str) -> Sizing:
-    desktops = bool(desktop_specs(config, tasks))
+    desktops = bool(desktops_wanted(config, tasks))
     capabilities = None
     if desktops and not config.pool:
         capabilities = make_provider(config.provider, config.provider_options).capabilities

@@ -33,8 +33,9 @@ from deskroll.report import terminal
 from deskroll.report.results import Results
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.loading import SCRIPTED, unjudged
+from deskroll.rollout.loading import SCRIPTED
 from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files
+from deskroll.rollout.preparing import unjudged
 from deskroll.rollout.session import Session
 from deskroll.store import Run
 from deskroll.store.paths import attempt_folder

@@ -25,6 +25,9 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 _OURS = ("model", "messages", "tools", "stream", "n")
 """Fields of a request that are not for `extra`: the client itself decides on them."""
 
+SAMPLING = ("temperature", "top_p", "max_tokens", "seed", "stop", "logprobs", "return_token_ids")
+"""Settings that say how answers are sampled: each call brings its own."""
+
 
 @dataclass(frozen=True)
 class Vendor:

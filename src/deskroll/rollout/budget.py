@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deskroll.rollout.orders import EpisodeLimits
+from deskroll.rollout.spec import EpisodeLimits
 from deskroll.types import Completion, Decision, StopReason, Usage
 
 _UNUSABLE = 10

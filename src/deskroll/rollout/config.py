@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from deskroll.config import Settings
 from deskroll.host.home import expand_home
-from deskroll.models.settings import ModelSettings
 from deskroll.rollout.redaction import is_masked
+from deskroll.rollout.spec import EpisodeLimits, EpisodeSpec
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FREE = frozenset({
     "num_rollouts", "max_concurrent_rollouts", "reserved", "num_vms", "min_vms", "pool", "pool_wait",
-    "resource_timeout", "retries", "backend", "workers", "worker_memory_mb", "hang_after", "watchdog", "metrics",
+    "resource_timeout", "retries", "backend", "workers", "worker_memory_mb", "hang_after", "isolated_workers",
+    "watchdog", "metrics",
     "output_dir", "run_id", "tasks", "tasks_root", "only", "limit",
 })  # fmt: skip
 """Settings that decide how fast a run is and not what comes out of it, and those that say which tasks there are: a
@@ -26,47 +27,16 @@ FREE_MODEL = frozenset({
 })  # fmt: skip
 
 
-FREE_LIMITS = frozenset({"run_cost_usd", "run_time"})
+FREE_LIMITS = frozenset({"run_cost_usd", "run_time", "close_timeout"})
 
 
-class LimitSettings(Settings):
+class RunLimits(EpisodeLimits):
     """How much one attempt may use up, and the whole run; times are in seconds."""
 
-    max_turns: int = Field(default=50, ge=1, le=1_000_000)
-    """Turns of the agent."""
-    max_time: float | None = Field(default=3600.0, gt=0)
-    """Time for the agent's turns; waiting for a desktop, set-up and scoring do not count."""
-    max_tokens: int | None = Field(default=None, ge=1)
-    """Tokens, prompt and completion together."""
-    max_cost_usd: float | None = Field(default=None, gt=0)
-    """Cost of the model's answers, in US dollars, where it is known."""
-    setup_timeout: float = Field(default=600.0, gt=0)
-    """Time for preparing the task."""
-    score_timeout: float = Field(default=600.0, gt=0)
-    """Time for judging it."""
     run_cost_usd: float | None = Field(default=None, gt=0)
     """Cost of the whole run, over all of its starts; when it is used up, nothing more is started."""
     run_time: float | None = Field(default=None, gt=0)
     """Time that the whole run may be under way, over all of its starts; the same."""
-
-
-class RetrySettings(Settings):
-    """How often an attempt is made again, by the class of its failure."""
-
-    model: int = Field(default=2, ge=0)
-    """After the model's server failed (its client has its own retries before that)."""
-    desktop: int = Field(default=3, ge=0)
-    """After a desktop failed."""
-    setup: int = Field(default=2, ge=0)
-    """After the task could not be prepared."""
-    env: int = Field(default=1, ge=0)
-    """After a bug in the environment or one of its tools."""
-    evaluator: int = Field(default=1, ge=0)
-    """After the attempt could not be judged."""
-    backoff: float = Field(default=1.0, ge=0)
-    """Pause before the first retry, in seconds; doubled with each further one."""
-    backoff_max: float = Field(default=60.0, ge=0)
-    """The longest pause, in seconds."""
 
 
 class WatchdogSettings(Settings):
@@ -91,33 +61,22 @@ class OnlySettings(Settings):
     """Naming one of these apps."""
 
 
-class RunConfig(Settings):
-    """All of a run."""
+class WorkerSettings(Settings):
+    """How worker processes are kept."""
 
-    tasks: str = ""
-    """The tasks: a file (JSON or JSONL), a suite file or a folder of OSWorld's, or suite:NAME."""
-    tasks_root: str = ""
-    """The folder that holds the tasks of a suite file; empty: `examples` beside it."""
-    only: OnlySettings = OnlySettings()
-    """Which of the tasks; those that fit all of it."""
-    limit: int | None = Field(default=None, ge=1)
-    """Only so many of them: the first ones."""
-    env: str = "osworld"
-    """The environment: osworld, math, py, web, rag, or a plug-in."""
-    env_options: dict[str, Any] = Field(default_factory=dict)
-    """Options of the environment."""
-    agent: str = "chat"
-    """The agent: chat, or a plug-in."""
-    agent_options: dict[str, Any] = Field(default_factory=dict)
-    """Options of the agent."""
-    model: ModelSettings = Field(default_factory=ModelSettings)
-    """The model that the agent asks."""
-    judge: ModelSettings | None = None
-    """The model that judges answers (evaluation_metric llm_judgement); none: the one that the agent asks."""
-    evaluate: bool = True
-    """Whether attempts are judged; if not, they end unscored."""
-    group_size: int = Field(default=1, ge=1, le=10_000)
-    """Episodes of each task."""
+    workers: int | None = Field(default=None, ge=1, le=1024)
+    """How many worker processes; none: one a core."""
+    worker_memory_mb: float = Field(default=4096.0, ge=64)
+    """A worker that has more memory than this for itself is replaced, and what it ran is run again."""
+    hang_after: float = Field(default=30.0, ge=2)
+    """A worker of which nothing was heard for so long, in seconds, is replaced; while it starts, not before 90 s."""
+    isolated_workers: int = Field(default=32, ge=1, le=1024)
+    """The most attempts that have a worker of their own at a time, because their last one died."""
+
+
+class Resources(WorkerSettings):
+    """What a runtime has, and how it is shared: permits, desktops, worker processes, the watchdog."""
+
     num_rollouts: int = Field(default=5, ge=1, le=1_000_000)
     """The most episodes in flight."""
     max_concurrent_rollouts: int | None = Field(default=None, ge=1)
@@ -138,23 +97,49 @@ class RunConfig(Settings):
     """How long the run waits for such a pool where it serves nobody any more, in seconds; then it stops."""
     resource_timeout: float | None = Field(default=None, gt=0)
     """The longest wait for a desktop, in seconds; none: as long as it takes."""
+    watchdog: WatchdogSettings = WatchdogSettings()
+    backend: Literal["process", "inline"] = "process"
+    """Where episodes run: worker processes, or this one (for debugging)."""
+    metrics: str = ""
+    """HOST:PORT on which /metrics answers (Prometheus), with the token of DESKROLL_TOKEN; empty: not there."""
+
+    @field_validator("provider_options", mode="before")
+    @classmethod
+    def _as_written(cls, value: object) -> object:
+        """Options of a provider are texts; a number or true/false in a file is meant as one."""
+        if not isinstance(value, dict):
+            return value
+        return {name: _option(each) for name, each in value.items()}
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Self:
+        if self.min_vms is not None and self.min_vms > self.num_vms:
+            raise ValueError(f"min_vms is {self.min_vms}; allowed: 0 to num_vms ({self.num_vms})")
+        for name in ("num_rollouts", "max_concurrent_rollouts"):
+            most, reserved = getattr(self, name), sum(self.reserved.values())
+            if most is not None and reserved > most:
+                raise ValueError(f"reserved asks for {reserved}, and {name} is {most}: reserve fewer, or raise {name}")
+        return self
+
+
+class RunConfig(Resources, EpisodeSpec):
+    """All of a run: one job over a list of tasks, with a runtime of its own."""
+
+    tasks: str = ""
+    """The tasks: a file (JSON or JSONL), a suite file or a folder of OSWorld's, or suite:NAME."""
+    tasks_root: str = ""
+    """The folder that holds the tasks of a suite file; empty: `examples` beside it."""
+    only: OnlySettings = OnlySettings()
+    """Which of the tasks; those that fit all of it."""
+    limit: int | None = Field(default=None, ge=1)
+    """Only so many of them: the first ones."""
+    group_size: int = Field(default=1, ge=1, le=10_000)
+    """Episodes of each task."""
     output_dir: str = "results"
     """Where runs are kept: a folder, or an object store (s3://bucket/folder)."""
     run_id: str = ""
     """The run's name; empty: the time of its start."""
-    limits: LimitSettings = LimitSettings()
-    retries: RetrySettings = RetrySettings()
-    watchdog: WatchdogSettings = WatchdogSettings()
-    backend: Literal["process", "inline"] = "process"
-    """Where episodes run: worker processes, or this one (for debugging)."""
-    workers: int | None = Field(default=None, ge=1, le=1024)
-    """How many worker processes; none: one a core."""
-    worker_memory_mb: float = Field(default=4096.0, ge=64)
-    """A worker that has more memory than this for itself is replaced, and what it ran is run again."""
-    hang_after: float = Field(default=30.0, ge=2)
-    """A worker of which nothing was heard for so long, in seconds, is replaced."""
-    metrics: str = ""
-    """HOST:PORT on which /metrics answers (Prometheus), with the token of DESKROLL_TOKEN; empty: not there."""
+    limits: RunLimits = RunLimits()
 
     @field_validator("run_id")
     @classmethod
@@ -174,24 +159,6 @@ class RunConfig(Settings):
         if not value.strip() or value.strip().endswith("://"):
             raise ValueError("it names no place; write a folder, or s3://bucket/folder")
         return value
-
-    @field_validator("provider_options", mode="before")
-    @classmethod
-    def _as_written(cls, value: object) -> object:
-        """Options of a provider are texts; a number or true/false in a file is meant as one."""
-        if not isinstance(value, dict):
-            return value
-        return {name: _option(each) for name, each in value.items()}
-
-    @model_validator(mode="after")
-    def _check_whole(self) -> RunConfig:
-        if self.min_vms is not None and self.min_vms > self.num_vms:
-            raise ValueError(f"min_vms is {self.min_vms}; allowed: 0 to num_vms ({self.num_vms})")
-        for name in ("num_rollouts", "max_concurrent_rollouts"):
-            most, reserved = getattr(self, name), sum(self.reserved.values())
-            if most is not None and reserved > most:
-                raise ValueError(f"reserved asks for {reserved}, and {name} is {most}: reserve fewer, or raise {name}")
-        return self
 
 
 def _option(value: object) -> object:

@@ -1,16 +1,18 @@
-"""EpisodeContext: what a process runs episodes with: kinds of environment and agent, the model, the pool, the store.
+"""What a process runs episodes with: `ProcessContext` for all of them, `EpisodeContext` for those of one spec.
 
-Opened once a process, shared by all of its episodes. Guarantees: a desktop that it hands out goes back to its pool,
-however the episode ends.
+Owned once a process: the storage, the pool's client, the models' clients. Guarantees: a desktop that is handed out goes
+back to its pool, however the episode ends; specs that ask the same model ask it through one client.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
+
+from pydantic import SecretStr
 
 from deskroll.actions import Action
 from deskroll.agents import Agent, AgentContext, agent_kind, agent_settings, dialect_of, model_protocol, reads_tree
@@ -19,14 +21,26 @@ from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.service import PoolClient
 from deskroll.envs import Env, EnvContext, EnvKind, env_kind, env_settings
-from deskroll.errors import DeskrollError, FailureClass, InputError, NoDesktop, StoreError, boundary, foreign_code
+from deskroll.errors import (
+    ConfigError,
+    DeskrollError,
+    FailureClass,
+    InputError,
+    NoDesktop,
+    StoreError,
+    boundary,
+    foreign_code,
+)
 from deskroll.importing import file_digest
-from deskroll.models.base import EndpointLoad, Model
+from deskroll.models.base import EndpointLoad, Model, ModelCall
 from deskroll.models.client import ModelClient
-from deskroll.models.settings import ModelSettings
+from deskroll.models.dialect import Dialect
+from deskroll.models.openai import OpenAIChat
+from deskroll.models.settings import SAMPLING, ModelSettings
 from deskroll.rollout.bound_model import BoundModel, NotedModel, Notes, call_of
 from deskroll.rollout.live_attempt import LiveAttempt
-from deskroll.rollout.orders import Keys, Order, RunSpec
+from deskroll.rollout.orders import Order, WorkerSetup
+from deskroll.rollout.spec import Definition, EpisodeSpec
 from deskroll.rollout.traces import Traces
 from deskroll.store import AttemptWriter, Storage, paths
 from deskroll.types import EventSink, Stage, Tool, ToolRequest, guarded
@@ -41,86 +55,141 @@ class Leases(Protocol):
         """Wait for a desktop and hold it for the length of the block."""
 
 
-class EpisodeContext:
-    """Use with `async with EpisodeContext.open(...)`."""
+class ProcessContext:
+    """What all episodes of this process share. Use with `async with ProcessContext.open(...)`."""
 
     def __init__(
         self,
-        spec: RunSpec,
-        model: ModelClient,
-        judge: ModelClient,
+        setup: WorkerSetup,
+        stack: AsyncExitStack,
         leases: Leases | None,
         sink: EventSink | None = None,
+        *,
+        show_traces: bool = False,
     ) -> None:
-        _check_files(spec)
-        self.spec = spec
+        self.setup = setup
+        self.storage = Storage.at(setup.storage)
+        self.leases = leases
         self.sink = guarded(sink)
-        self.storage = Storage.at(spec.storage)
-        self.traces = Traces()
-        """What is kept and told of exceptions in others' code."""
-        self.model_name = "" if model_protocol(agent_kind(spec.agent)) == "none" else model.settings.name
-        """The model that the agent asks; empty where it asks none."""
-        self._model = model
-        self._judge = judge
-        self._leases = leases
-        self._envs: dict[str, tuple[EnvKind, object]] = {}
-        self._agent_kind = agent_kind(spec.agent)
-        self._agent_settings = agent_settings(self._agent_kind, spec.agent_options, spec.agent)
-        self._kind(spec.env)
+        self.show_traces = show_traces
+        self._stack = stack
+        self._clients: dict[tuple[str, str, type[Dialect]], ModelClient] = {}
+        self._definitions: dict[str, Definition] = {}
+        self._contexts: dict[str, EpisodeContext] = {}
+        self._opening = asyncio.Lock()
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls,
-        spec: RunSpec,
-        keys: Keys,
+        setup: WorkerSetup,
         *,
         leases: Leases | None = None,
         sink: EventSink | None = None,
         show_traces: bool = False,
-    ) -> AsyncIterator[EpisodeContext]:
-        """Open what the spec names; `leases` where the pool is in this process."""
-        await _check_place(spec)
+    ) -> AsyncIterator[ProcessContext]:
+        """Open it; `leases` where the pool is in this process."""
+        await _check_place(setup.storage)
         async with AsyncExitStack() as stack:
-            settings = check(ModelSettings, {**spec.model, "api_key": keys.model or None}, "model")
-            dialect = dialect_of(agent_kind(spec.agent))
-            model = judge = await stack.enter_async_context(ModelClient(settings, dialect, sink=sink))
-            if spec.judge is not None:
-                settings = check(ModelSettings, {**spec.judge, "api_key": keys.judge or None}, "judge")
-                judge = await stack.enter_async_context(ModelClient(settings, sink=sink))
-            if leases is None and spec.pool:
-                leases = await stack.enter_async_context(PoolClient(spec.pool, wait=spec.pool_wait, plan=spec.plan))
-            with foreign_code("the agent or the environment"):
-                context = cls(spec, model, judge, leases, sink)
-            context.traces = Traces.of_run(spec, keys, whole=show_traces)
+            if leases is None and setup.pool:
+                client = PoolClient(setup.pool, wait=setup.pool_wait, plan=setup.plan)
+                leases = await stack.enter_async_context(client)
+            context = cls(setup, stack, leases, sink, show_traces=show_traces)
             stack.push_async_callback(context.close_shared)
             yield context
 
+    def define(self, definition: Definition) -> None:
+        """Know a spec from now on; what it names is looked for when its first order comes."""
+        self._definitions.setdefault(definition.digest, definition)
+
+    async def of(self, digest: str) -> EpisodeContext:
+        """The context of episodes whose spec was defined under that digest; ConfigError where it cannot be had."""
+        if (context := self._contexts.get(digest)) is not None:
+            return context
+        async with self._opening:
+            if digest not in self._contexts:
+                try:
+                    self._contexts[digest] = await EpisodeContext.open(self._definitions[digest], self)
+                except DeskrollError as error:
+                    raise ConfigError(str(error)) from error
+        return self._contexts[digest]
+
+    async def client(self, settings: ModelSettings, key: str, dialect: type[Dialect]) -> ModelClient:
+        """The client of a model, the same for all that ask it, however they sample."""
+        name = (settings.model_dump_json(exclude={"api_key", *SAMPLING}), key, dialect)
+        if name not in self._clients:
+            client = ModelClient(settings, dialect, sink=self.sink)
+            self._clients[name] = await self._stack.enter_async_context(client)
+        return self._clients[name]
+
+    def endpoints(self) -> tuple[EndpointLoad, ...]:
+        """How the models' servers do."""
+        return tuple(client.load() for client in self._clients.values())
+
     async def close_shared(self) -> None:
         """End what environments share among the attempts of this process."""
-        for kind, _ in self._envs.values():
+        for kind in {kind for context in self._contexts.values() for kind in context.env_kinds}:
             if (close := getattr(kind, "close_shared", None)) is not None:
                 await close()
 
-    def endpoints(self) -> tuple[EndpointLoad, ...]:
-        """How the model's servers do."""
-        own = self._judge is not self._model
-        return (self._model.load(), self._judge.load()) if own else (self._model.load(),)
+
+class EpisodeContext:
+    """What the episodes of one spec share. Made by `ProcessContext.of`."""
+
+    def __init__(
+        self, spec: EpisodeSpec, process: ProcessContext, model: ModelClient, judge: ModelClient, folder: str
+    ) -> None:
+        self.spec = spec
+        self.sink = process.sink
+        self.storage = process.storage
+        self.traces = Traces()
+        """What is kept and told of exceptions in others' code."""
+        self._agent_kind = agent_kind(spec.agent)
+        self._agent_settings = agent_settings(self._agent_kind, spec.agent_options, spec.agent)
+        self.model_name = "" if model_protocol(self._agent_kind) == "none" else model.settings.name
+        """The model that the agent asks; empty where it asks none."""
+        self._model = model
+        self._judge = judge
+        self._judge_call = ModelCall(sampling=(spec.judge or spec.model).sampling)
+        self._process = process
+        self._folder = Path(folder)
+        self._envs: dict[str, tuple[EnvKind, object]] = {}
+        self._kind("")
+
+    @classmethod
+    async def open(cls, definition: Definition, process: ProcessContext) -> EpisodeContext:
+        """Find what the spec names, and open clients for its models."""
+        _check_files(definition.plug_ins)
+        spec, keys = check(EpisodeSpec, definition.spec, "spec"), definition.keys
+        with foreign_code("the agent or the environment"):
+            dialect = dialect_of(agent_kind(spec.agent))
+            share = process.setup.share
+            model = judge = await process.client(_keyed(spec.model, keys.model, share), keys.model, dialect)
+            if spec.judge is not None:
+                judge = await process.client(_keyed(spec.judge, keys.judge, share), keys.judge, OpenAIChat)
+            context = cls(spec, process, model, judge, definition.folder)
+        context.traces = Traces.of_spec(definition, whole=process.show_traces)
+        return context
+
+    @property
+    def env_kinds(self) -> list[EnvKind]:
+        """The kinds of environment that were used so far."""
+        return [kind for kind, _ in self._envs.values()]
 
     @asynccontextmanager
     async def desktop(self, live: LiveAttempt) -> AsyncIterator[Desktop | None]:
         """A desktop for the length of the block, where the task needs one."""
         order = live.order
-        kind, settings = self._kind(order.task.env or self.spec.env)
+        kind, settings = self._kind(order.task.env)
         spec = kind.desktop_spec(order.task, settings)
         if spec is None:
             yield None
             return
-        if self._leases is None:
+        if (leases := self._process.leases) is None:
             raise NoDesktop(f"task {order.task.id!r} needs a desktop, and this run has no pool")
         live.enter(Stage.DESKTOP)
         group = f"{order.key.phase}/{order.key.round}/{order.key.task}"
-        async with self._leases.lease(spec, priority=order.priority, group=group) as lease:
+        async with leases.lease(spec, priority=order.priority, group=group) as lease:
             live.desktop, live.look = lease.address.id, lease.desktop.screenshot
             try:
                 yield lease.desktop
@@ -135,14 +204,14 @@ class EpisodeContext:
     def env(self, order: Order, desktop: Desktop | None, notes: Notes) -> Env:
         """The environment of one attempt, of which these notes are taken."""
         task = order.task
-        kind, settings = self._kind(task.env or self.spec.env)
+        kind, settings = self._kind(task.env)
         context = EnvContext(
             desktop=desktop,
             model=NotedModel(self._bound(order), notes, "asked.json"),
-            judge=NotedModel(self._judge, notes, "judged.json"),
+            judge=NotedModel(BoundModel(self._judge, self._judge_call), notes, "judged.json"),
             raw_tree=reads_tree(self._agent_kind),
             keep=notes.keep,
-            folder=Path(self.spec.folder),
+            folder=self._folder,
         )
         return kind(task, settings, context)
 
@@ -153,7 +222,7 @@ class EpisodeContext:
 
     def agent(self, order: Order, env: Env, tools: Sequence[Tool], log: AttemptWriter) -> Agent:
         """The agent of one attempt."""
-        kind, settings = self._kind(order.task.env or self.spec.env)
+        kind, settings = self._kind(order.task.env)
         spec = kind.desktop_spec(order.task, settings)
 
         def decode(call: ToolRequest) -> Sequence[Action]:
@@ -174,28 +243,36 @@ class EpisodeContext:
         return self._agent_kind(context, self._agent_settings)
 
     def _bound(self, order: Order) -> Model:
-        return BoundModel(self._model, call_of(order.key, self._model.settings.sampling))
+        return BoundModel(self._model, call_of(order.key, self.spec.model.sampling))
 
-    def _kind(self, name: str) -> tuple[EnvKind, object]:
+    def _kind(self, env: str) -> tuple[EnvKind, object]:
+        """The kind of environment of a task that names this one, or none, with its settings."""
+        name, options = self.spec.of_task(env)
         if name not in self._envs:
             kind = env_kind(name)
-            # The options are those of the run's own environment; a task of another kind has that kind's defaults.
-            options = self.spec.env_options if name == self.spec.env else {}
             self._envs[name] = (kind, env_settings(kind, options, name))
         return self._envs[name]
 
 
-def _check_files(spec: RunSpec) -> None:
+def _keyed(settings: ModelSettings, key: str, share: int) -> ModelSettings:
+    """A model's settings with its key, and with this process's share of the requests that may be open."""
+    update: dict[str, object] = {"api_key": SecretStr(key) if key else None}
+    if settings.max_in_flight is not None:
+        update["max_in_flight"] = max(1, settings.max_in_flight // share)
+    return settings.model_copy(update=update)
+
+
+def _check_files(plug_ins: Mapping[str, str]) -> None:
     """A process that starts late must not run other code than the first ones did."""
-    for name, digest in spec.plug_ins.items():
+    for name, digest in plug_ins.items():
         if file_digest(name) != digest:
             file = name.rpartition(":")[0]
             raise InputError(f"{file} has changed since the run began; undo that and resume it, or start a new run")
 
 
-async def _check_place(spec: RunSpec) -> None:
+async def _check_place(place: str) -> None:
     """That attempts go where the run's journal is: else what was done could not be found again."""
-    storage = Storage.at(spec.storage)
+    storage = Storage.at(place)
     found = storage.exists(paths.RUN_JSON) if storage.local else await asyncio.to_thread(storage.exists, paths.RUN_JSON)
     if not found:
         raise StoreError(

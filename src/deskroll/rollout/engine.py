@@ -1,271 +1,114 @@
-"""Engine: runs plans. One object, shared by every phase that runs on it, so that its limits hold over all of them.
+"""Engine: what all jobs of a run share while they run: backend, journal, permits, counts, and who died when.
 
-Owns permits, retries and what the journal says of attempts and outcomes. Guarantees: every planned episode ends with
-exactly one sealed outcome, unless the run is stopped before that; what was stopped has none, and a resume does it. What
-an attempt has spent is in the journal, also where an error ends the run under it, as long as its process answers. No
-permit is held while sleeping before a retry.
+Guarantees: limits hold over all jobs together; every attempt that was ordered is in the journal before it runs, and
+what it has spent afterwards, also where an error ends its job under it, as long as its process answers. One job of a
+name runs at a time; the end of one leaves the others alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import itertools
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from deskroll.errors import (
-    BackendLost,
-    BackgroundLost,
-    ConfigError,
-    DeskrollError,
-    FailureClass,
-    ModelError,
-    StoreError,
-    WorkerLost,
-)
-from deskroll.models.base import ModelForbidden
+from deskroll.errors import ConfigError, DeskrollError, StoreError, WorkerLost
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.deaths import HEARD_S, Deaths
-from deskroll.rollout.limits import GroupPermit, Limits
-from deskroll.rollout.orders import Order
-from deskroll.rollout.plan import Group, make_plan
-from deskroll.rollout.retry import Retries, Verdict, acquit, doubt, is_evidence, judge
+from deskroll.rollout.job import Job
+from deskroll.rollout.job_run import JobRun
+from deskroll.rollout.limits import Limits
+from deskroll.rollout.orders import AttemptName, Order
+from deskroll.rollout.retry import acquit, doubt, is_evidence
+from deskroll.rollout.spec import Definition
 from deskroll.rollout.tally import Tally
 from deskroll.store import RunStore
-from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed, Started
-from deskroll.store.names import name_of
-from deskroll.types import Episode, EpisodeKey, Event, EventSink, Failure, Score, Stage, StopReason, Task, guarded
+from deskroll.store.journal import Failed, Started
+from deskroll.types import Episode, EpisodeKey, EventSink, Failure, Score, Stage, StopReason, Task, guarded
 
-_log = logging.getLogger(__name__)
-_NO_MODEL = 20
-"""So many attempts in a row (or twice what is in flight) must fail by the model's server for the run to stop."""
 _ENDING_S = 10.0
-"""How long an attempt may take to end when the run ends under it."""
+"""How long an attempt may take to end when its job ends under it."""
+Prepare = Callable[[Job, Sequence[Task]], Awaitable[None]]
+"""Checks tasks of a job and makes ready what they need, before they are planned."""
 
 
 class Engine:
-    """Runs episodes on a backend and writes their outcomes to a store."""
+    """Runs jobs on a backend and writes their outcomes to a store."""
 
     def __init__(
         self,
         backend: Backend,
         store: RunStore,
         limits: Limits,
-        retries: Retries | None = None,
         *,
         sink: EventSink | None = None,
         history: Mapping[EpisodeKey, Sequence[Episode]] | None = None,
         seed: int | None = None,
     ) -> None:
+        self.backend = backend
+        self.store = store
         self.limits = limits
+        self.sink = guarded(sink)
         self.tally = Tally()
         self.deaths = Deaths()
-        self.running: dict[tuple[EpisodeKey, int], float] = {}
+        self.jobs: dict[str, JobRun] = {}
+        """Those that run, by their names."""
+        self.running: dict[AttemptName, float] = {}
         """Attempts that were handed to the backend, and when."""
-        self.on_ended: Callable[[Episode], None] | None = None
-        """Told of each attempt that ended."""
-        self.on_judged: Callable[[Episode, bool], None] | None = None
+        self.on_judged: list[Callable[[Episode, bool], None]] = []
         """Told of each attempt that ended, and whether another one follows."""
-        self._backend = backend
-        self._store = store
-        self._retries = retries or Retries()
-        self.sink = guarded(sink)
-        self._no_model = 0
-        """Attempts in a row that failed by the model's server."""
-        self._history = dict(history or {})
+        self.tickets = itertools.count()
+        """One number for each group, in the order in which they were planned, whatever their job."""
+        self.history = dict(history or {})
         """Attempts of earlier starts that failed and have no outcome yet: what they tell is not forgotten."""
-        self._dice = random.Random(seed)  # noqa: S311  (spreads retries)
-        self._stopping = asyncio.Event()
-        self._finishing: asyncio.Future[int] | None = None
-        """How many attempts had begun when it was told to stop."""
-        self._ended_now = False
-        """Whether it was told to end what runs, too."""
-
-    @property
-    def stopping(self) -> bool:
+        self.dice = random.Random(seed)  # noqa: S311  (spreads retries)
+        self.stopping = False
         """Whether nothing new is started any more."""
-        return self._stopping.is_set()
+        self._failure: DeskrollError | None = None
 
-    @property
-    def unstarted(self) -> int:
-        """How many episodes have no outcome and no attempt that runs."""
-        standing = self.tally.standing()
-        return standing.planned - standing.done - len(self.running)
+    def run(self, job: Job, prepare: Prepare | None = None) -> JobRun:
+        """Start a job: it runs from now on, whether or not somebody looks at what comes of it.
 
-    async def run(
-        self, phase: str, tasks: Sequence[Task], *, round_: int = 0, samples: int = 1, priority: int = 0
-    ) -> list[Episode]:
-        """Run `samples` episodes of each task, less what the journal knows the outcome of; all outcomes come back."""
-        groups = make_plan(self._store, phase, round_, tasks, samples)
-        left = sum(len(group.keys) for group in groups)
-        self.tally.planned(len(tasks) * samples)
-        done = {key for group in groups for key in group.keys}
-        for task in tasks:
-            for sample in range(samples):
-                key = EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample)
-                if key not in done and (outcome := self._store.index.outcome(key)) is not None:
-                    self.tally.sealed_before(outcome)
-        self.sink.emit(Event(kind="phase.started", subject=phase, data={"episodes": left}))
-        try:
-            async with asyncio.TaskGroup() as work:
-                await self._start_groups(work, groups, priority)
-        except BaseExceptionGroup as errors:
-            if (first := _first(errors)) is None:
-                raise
-            raise first from None
-        outcomes = {each.key: each for each in await self._store.outcomes()}
-        return [outcomes[key] for key in _keys(phase, round_, tasks, samples) if key in outcomes]
+        Where the engine was told to stop, it ends at once, and nothing of it is planned.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if job.name in self.jobs:
+            raise ConfigError(f"job {job.name!r} runs already; wait for its end, or give this one another name")
+        definition = Definition.of(job.spec, job.folder)
+        self.backend.define(definition)
+        self.limits.open(job.name)
+        run = JobRun(job, self, definition.digest, prepare or _prepare_nothing)
+        if not self.stopping:
+            self.jobs[job.name] = run
+        run.start(skip=self.stopping)
+        return run
 
-    def stop(self) -> None:
-        """Start nothing more; what has begun comes to its end, and what only waits to is given back."""
-        self._stopping.set()
-        self.limits.close()
-        if self._finishing is None:
-            self._finishing = self._backend.give_back()
+    def stop(self, *, now: bool = False) -> None:
+        """Start nothing more, of any job; `now`: end what runs, too."""
+        self.stopping = True
+        for job in list(self.jobs.values()):
+            job.stop(now=now)
 
-    async def finishing(self) -> int:
-        """How many attempts come to their end, once it was told to stop."""
-        return 0 if self._finishing is None else await asyncio.shield(self._finishing)
+    def fail(self, error: DeskrollError) -> None:
+        """Something that all jobs need is gone: each ends with this error."""
+        self._failure = self._failure or error
+        for job in list(self.jobs.values()):
+            job.fail(error)
 
-    def stop_now(self) -> None:
-        """End everything; what is ended so has no outcome, and a resume does it again."""
-        self.stop()
-        self._ended_now = True
-        for key, attempt in list(self.running):
-            self._backend.stop(key, attempt, None)
+    async def close(self) -> None:
+        """End whatever still runs."""
+        await asyncio.gather(*(job.cancel() for job in list(self.jobs.values())))
 
-    async def _start_groups(self, work: asyncio.TaskGroup, groups: Sequence[Group], priority: int) -> None:
-        for group in groups:
-            phase = group.keys[0].phase
-            permit = GroupPermit(self.limits.groups, phase, group.ticket)
-            if not await permit.enter(len(group.keys)):
-                return
-            work.create_task(self._group(group, permit, priority))
-
-    async def _group(self, group: Group, permit: GroupPermit, priority: int) -> None:
-        key = group.keys[0]
-        if len(group.keys) > 1:  # of a group of one, the records of its episode say all
-            self._store.write(GroupOpened(phase=key.phase, round=key.round, task=key.task, at=time.time()))
-        left, outcomes = len(group.keys), 0
-
-        async def member(each: EpisodeKey) -> None:
-            nonlocal left, outcomes
-            inside = _Inside(permit)
-            try:
-                outcomes += await self._episode(each, group, inside, priority)
-            finally:
-                left -= 1
-                # Before the permit is free, so that no more groups are open than there are permits.
-                if not left and len(group.keys) > 1:
-                    why = "finished" if outcomes == len(group.keys) else "stopped"
-                    closed = GroupClosed(phase=key.phase, round=key.round, task=key.task, at=time.time(), why=why)
-                    with contextlib.suppress(StoreError):  # where nothing can be written, the run ends by that
-                        self._store.write(closed)
-                inside.leave()
-
-        async with asyncio.TaskGroup() as work:
-            for each in group.keys:
-                work.create_task(member(each))
-
-    async def _episode(self, key: EpisodeKey, group: Group, inside: _Inside, priority: int) -> bool:
-        """Attempt after attempt, until there is an outcome or a stop; the group's permit is held already."""
-        history = list(self._history.pop(key, ()))
-        crashed = bool(history) and _is_crash(history[-1])
-        verdict = Verdict(again=True, isolated=crashed)
-        while True:
-            episode = await self._attempt(key, group, priority, isolated=verdict.isolated)
-            if episode is None:
-                return False
-            history.append(await self._examined(episode))
-            self._stop_if_no_model(episode)
-            verdict = judge(history, self._retries, alone=verdict.isolated, dice=self._dice)
-            self._record(episode, history[-1], verdict)
-            if verdict.seal is not None:
-                return True
-            if not verdict.again or self.stopping or being_cancelled():
-                return False
-            _log.info(
-                "%s: %s; again in %.1f s", name_of(episode.key, episode.attempt), episode.score.reason, verdict.pause
-            )
-            inside.leave()
-            await self._pause(verdict.pause)
-            if not await inside.enter():
-                return False
-
-    def _record(self, episode: Episode, judged: Episode, verdict: Verdict) -> None:
-        """Write down what became of an attempt, and tell who wants to know."""
-        if verdict.seal is not None:
-            outcome = episode if verdict.seal is judged else verdict.seal  # as its own files have it
-            self._store.write(Sealed(episode=outcome, epoch=self._store.epoch))
-            self.tally.sealed(outcome)
-        else:
-            self._store.write(Failed(episode=judged, epoch=self._store.epoch, retry_in_s=verdict.pause))
-            self.tally.failed(episode, again=verdict.again)
-        if self.on_judged is not None:
-            self.on_judged(episode, verdict.again)
-        if self.on_ended is not None:
-            self.on_ended(episode)
-
-    async def _examined(self, episode: Episode) -> Episode:
-        """An attempt as it is judged: that its desktop died is held against nobody where others died with it."""
-        self.deaths.hear_attempt(episode, time.monotonic())
-        if not is_evidence(episode):
-            return episode
-        if self.running:
-            try:
-                await asyncio.sleep(HEARD_S)  # whoever held another one may not have said so yet
-            except asyncio.CancelledError:  # the run ends: nobody judges it, but what it has spent counts
-                known = doubt(acquit(episode, self.deaths.beside(episode.desktop)))
-                with contextlib.suppress(StoreError):
-                    self._store.write(Failed(episode=known, epoch=self._store.epoch))
-                raise
-        return acquit(episode, self.deaths.beside(episode.desktop))
-
-    def _stop_if_no_model(self, episode: Episode) -> None:
-        """Where the model's server answers nobody, no other episode shall be spent on it."""
-        failure = episode.failure
-        if failure is None or failure.failure_class is not FailureClass.MODEL:
-            self._no_model = 0
-            return
-        self._no_model += 1
-        forbidden = failure.kind == ModelForbidden.__name__
-        if forbidden or self._no_model > max(_NO_MODEL, 2 * self.limits.episodes.most):
-            self._store.write(Failed(episode=episode, epoch=self._store.epoch))
-            self.stop()  # whoever has just got this one's permit asks for nothing any more
-            many = "" if forbidden else f"{self._no_model} attempts in a row failed by the model's server; the last: "
-            raise ModelError(f"{many}{failure.message}; the run stops here: mend that, and resume it")
-
-    async def _pause(self, seconds: float) -> None:
-        """Sleep, but no longer than the run goes on."""
-        if seconds > 0:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), seconds)
-
-    async def _attempt(self, key: EpisodeKey, group: Group, priority: int, *, isolated: bool) -> Episode | None:
-        """One attempt, under its permit; None where the run is stopped before it has begun."""
-        asked = time.monotonic()
-        permits = self.limits.episodes
-        if not await permits.acquire(key.phase, group.ticket):
-            return None
-        try:
-            waited = round(time.monotonic() - asked, 5)
-            attempt = await self._store.next_attempt(key)
-            if self.stopping:  # that may have taken a while
-                return None
-            return await self._dispatched(
-                Order(key=key, attempt=attempt, task=group.task, priority=priority, isolated=isolated, waited_s=waited)
-            )
-        finally:
-            permits.release(key.phase)
-
-    async def _dispatched(self, order: Order) -> Episode | None:
+    async def dispatch(self, order: Order, *, wanted: Callable[[], bool]) -> Episode | None:
+        """Have one attempt run; None: it was given back. Where its job ends under it, it is stopped if still wanted."""
         name = (order.key, order.attempt)
-        self._store.write(Started(key=order.key, attempt=order.attempt, epoch=self._store.epoch, at=time.time()))
+        self.store.write(Started(key=order.key, attempt=order.attempt, epoch=self.store.epoch, at=time.time()))
         started = self.running[name] = time.time()
-        run = asyncio.ensure_future(self._backend.run(order))
+        run = asyncio.ensure_future(self.backend.run(order))
         try:
             return await asyncio.shield(run)
         except WorkerLost as error:
@@ -273,38 +116,42 @@ class Engine:
         except asyncio.CancelledError:
             if not being_cancelled():
                 raise
-            return await self._end_under_way(order, run)
+            return await self._end_under_way(order, run, wanted=wanted())
         finally:
             if not run.done():
                 run.cancel()
                 await asyncio.wait((run,))
             del self.running[name]
 
-    async def _end_under_way(self, order: Order, run: asyncio.Future[Episode | None]) -> Episode | None:
-        """The run ends under an attempt: have it end, so that it is known what it has spent; not for long."""
-        wanted = not run.done() and not self._ended_now and not self._store.failed.done()
-        if wanted and self._backend.stop(order.key, order.attempt, None):
+    async def _end_under_way(
+        self, order: Order, run: asyncio.Future[Episode | None], *, wanted: bool
+    ) -> Episode | None:
+        """A job ends under an attempt: have it end, so that it is known what it has spent; not for long."""
+        wanted = wanted and not run.done() and not self.store.failed.done()
+        if wanted and self.backend.stop(order.key, order.attempt, None):
             await asyncio.wait((run,), timeout=_ENDING_S)
         if run.cancelled() or not run.done() or run.exception() is not None:
             raise asyncio.CancelledError
         return run.result()
 
+    async def examine(self, episode: Episode) -> Episode:
+        """An attempt as it is judged: that its desktop died is held against nobody where others died with it."""
+        self.deaths.hear_attempt(episode, time.monotonic())
+        if not is_evidence(episode):
+            return episode
+        if self.running:
+            try:
+                await asyncio.sleep(HEARD_S)  # whoever held another one may not have said so yet
+            except asyncio.CancelledError:  # its job ends: nobody judges it, but what it has spent counts
+                known = doubt(acquit(episode, self.deaths.beside(episode.desktop)))
+                with contextlib.suppress(StoreError):
+                    self.store.write(Failed(episode=known, epoch=self.store.epoch))
+                raise
+        return acquit(episode, self.deaths.beside(episode.desktop))
 
-class _Inside:
-    """One member's share in its group's permit: left once, however the episode ends."""
 
-    def __init__(self, permit: GroupPermit) -> None:
-        self._permit = permit
-        self._inside = True
-
-    async def enter(self) -> bool:
-        self._inside = await self._permit.enter()
-        return self._inside
-
-    def leave(self) -> None:
-        if self._inside:
-            self._inside = False
-            self._permit.leave()
+async def _prepare_nothing(job: Job, tasks: Sequence[Task]) -> None:
+    pass
 
 
 def _lost(order: Order, error: WorkerLost, started: float) -> Episode:
@@ -321,31 +168,3 @@ def _lost(order: Order, error: WorkerLost, started: float) -> Episode:
         ended_at=time.time(),
         seconds={Stage.PERMIT: order.waited_s},
     )
-
-
-def _keys(phase: str, round_: int, tasks: Sequence[Task], samples: int) -> list[EpisodeKey]:
-    return [
-        EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample)
-        for task in tasks
-        for sample in range(samples)
-    ]
-
-
-def _is_crash(episode: Episode) -> bool:
-    return episode.failure is not None and episode.failure.failure_class is FailureClass.WORKER
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> DeskrollError | None:
-    """The error that says most: whatever stopped the run, not what followed from it."""
-    flat: list[DeskrollError] = []
-    stack: list[BaseException] = [errors]
-    while stack:
-        error = stack.pop()
-        if isinstance(error, BaseExceptionGroup):
-            stack.extend(error.exceptions)
-        elif isinstance(error, DeskrollError):
-            flat.append(error)
-        else:
-            return None  # a bug: it must be seen as it is
-    telling = StoreError | BackendLost | BackgroundLost | ConfigError
-    return next((each for each in flat if isinstance(each, telling)), flat[0])

@@ -19,11 +19,14 @@ from deskroll import __version__
 from deskroll.agents import agent_kind, agent_settings
 from deskroll.envs import env_kind, env_settings
 from deskroll.errors import DeskrollError, InputError, StoreError
-from deskroll.rollout.config import RunConfig, differences
-from deskroll.rollout.loading import PHASE, plug_ins
+from deskroll.host.home import expand_home
+from deskroll.rollout.config import Resources, RunConfig, differences
+from deskroll.rollout.loading import PHASE
 from deskroll.rollout.plan import changed_tasks
 from deskroll.rollout.redaction import masked_command, redacted, without_masked
-from deskroll.store import Run, RunInfo, RunStore, config_digest, join
+from deskroll.rollout.spec import plug_ins
+from deskroll.store import Run, RunInfo, RunStore, Storage, config_digest, join, paths
+from deskroll.store.results import known_questions
 from deskroll.types import EpisodeKey, Task
 
 
@@ -68,22 +71,50 @@ async def opened_store(
 
     if not resume:
         resolved = _resolved(config)
-        info = RunInfo(
-            run_id=root.rstrip("/").rpartition("/")[2],
-            version=__version__,
-            config=resolved,
-            config_digest=config_digest(resolved),
-            prepared=prepared,
-            plug_ins=plug_ins(config),
-            command=tuple(masked_command(sys.argv)),
-            git_commit=await asyncio.to_thread(_git_commit),
-        )
+        info = await _info(root, resolved, prepared, plug_ins(config))
         async with RunStore.create(root, info, describe=describe) as store:
             yield store
         return
     _refuse_changes(config, tasks, root, prepared, force=force)
     async with RunStore.resume(root, describe=describe) as store:
         yield store
+
+
+@asynccontextmanager
+async def open_store(root: str | Path, resources: Resources, questions: dict[str, str]) -> AsyncIterator[RunStore]:
+    """The store of a runtime: in a new folder, or in one that holds a run, which goes on.
+
+    `questions`: what is asked in each task, by its id; those of earlier starts are added here.
+    """
+    place = expand_home(str(root))
+    storage = Storage.at(place)
+
+    def describe(key: EpisodeKey) -> str:
+        return questions.get(key.task, "")
+
+    if await asyncio.to_thread(storage.exists, paths.RUN_JSON):
+        questions |= await asyncio.to_thread(known_questions, storage)
+        async with RunStore.resume(place, describe=describe) as store:
+            yield store
+        return
+    resolved = redacted(resources.model_dump(mode="json"))
+    async with RunStore.create(place, await _info(place, resolved), describe=describe) as store:
+        yield store
+
+
+async def _info(
+    root: str, resolved: dict[str, Any], prepared: dict[str, str] | None = None, code: dict[str, str] | None = None
+) -> RunInfo:
+    return RunInfo(
+        run_id=root.rstrip("/").rpartition("/")[2],
+        version=__version__,
+        config=resolved,
+        config_digest=config_digest(resolved),
+        command=tuple(masked_command(sys.argv)),
+        git_commit=await asyncio.to_thread(_git_commit),
+        prepared=prepared or {},
+        plug_ins=code or {},
+    )
 
 
 def _refuse_changes(

@@ -1,8 +1,8 @@
 """Permits: how many episodes and how many groups may be in flight, over every phase that shares an engine.
 
-Guarantees: never more than the limit, whoever asks; whoever waits is served by the number of its ticket (its group's
-place in the plan); a share that is reserved for a phase is not given to another one; limits may change at any time.
-Order of acquiring: group, then episode. Nobody who sleeps before a retry holds either.
+Guarantees: never more than the limit, whoever asks; whoever waits is served by its ticket (its job's priority, then its
+group's place among all that were planned); a share that is reserved for a phase is not given to another one; limits may
+change at any time. Order of acquiring: group, then episode. Nobody who sleeps before a retry holds either.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ from deskroll.errors import ConfigError
 _log = logging.getLogger(__name__)
 
 
+Ticket = tuple[int, int]
+"""Who is served first: by priority, negated, then by the number that the engine gave."""
+
+
 class Permits:
     """One kind of permit."""
 
     def __init__(self, most: int, reserved: Mapping[str, int] | None = None) -> None:
         self._reserved = dict(reserved or {})
         self._used: Counter[str] = Counter()
-        self._waiting: dict[str, list[tuple[int, int, asyncio.Future[bool]]]] = {}
+        self._waiting: dict[str, list[tuple[Ticket, int, asyncio.Future[bool]]]] = {}
         self._arrivals = itertools.count()
-        self._closed = False
+        self._closed: set[str] = set()
+        """Phases that get none any more."""
         self.most = most
         self.check(most)
 
@@ -45,9 +50,9 @@ class Permits:
         """How many wait for one."""
         return sum(not each[2].done() for heap in self._waiting.values() for each in heap)
 
-    async def acquire(self, phase: str, ticket: int) -> bool:
+    async def acquire(self, phase: str, ticket: Ticket) -> bool:
         """Wait for a permit; False: none are given any more."""
-        if self._closed:
+        if phase in self._closed:
             return False
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting.setdefault(phase, []), (ticket, next(self._arrivals), future))
@@ -66,14 +71,17 @@ class Permits:
         self._used[phase] -= 1
         self._grant()
 
-    def close(self) -> None:
-        """Give none any more; whoever waits is told so."""
-        self._closed = True
-        for heap in self._waiting.values():
-            for _, _, future in heap:
-                if not future.done():
-                    future.set_result(False)
-            heap.clear()
+    def close(self, phase: str) -> None:
+        """Give this phase none any more, until it is opened again; whoever of it waits is told so."""
+        self._closed.add(phase)
+        heap = self._waiting.pop(phase, [])
+        for _, _, future in heap:
+            if not future.done():
+                future.set_result(False)
+
+    def open(self, phase: str) -> None:
+        """Give to this phase again."""
+        self._closed.discard(phase)
 
     def resize(self, most: int) -> None:
         """Allow so many from now on; what is held beyond that is not taken away."""
@@ -105,7 +113,7 @@ class Permits:
 
     def _next(self) -> str | None:
         """The phase whose first waiter is served next."""
-        best: tuple[int, int] | None = None
+        best: tuple[Ticket, int] | None = None
         chosen = None
         for phase, heap in self._waiting.items():
             while heap and heap[0][2].done():
@@ -122,7 +130,7 @@ class Permits:
 class GroupPermit:
     """One group's permit: held while any of its episodes runs or waits to, not while all of them sleep."""
 
-    def __init__(self, permits: Permits, phase: str, ticket: int) -> None:
+    def __init__(self, permits: Permits, phase: str, ticket: Ticket) -> None:
         self._permits = permits
         self._phase = phase
         self._ticket = ticket
@@ -173,10 +181,15 @@ class Limits:
             self.groups.resize(max_concurrent_rollouts)
         self._tell()
 
-    def close(self) -> None:
-        """Start nothing more."""
-        self.episodes.close()
-        self.groups.close()
+    def close(self, phase: str) -> None:
+        """Start nothing more of this phase."""
+        self.episodes.close(phase)
+        self.groups.close(phase)
+
+    def open(self, phase: str) -> None:
+        """Start what belongs to this phase."""
+        self.episodes.open(phase)
+        self.groups.open(phase)
 
     def _tell(self) -> None:
         _log.info("[Concurrency] Set max concurrent rollouts to %d", self.groups.most)

@@ -16,15 +16,13 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import check_name, choose
 from deskroll.desktops.service import Listen
-from deskroll.envs import EnvKind, env_kind, env_settings, is_judged
-from deskroll.errors import ConfigError, InputError, StoreError, did_you_mean, foreign_code, plain
+from deskroll.errors import ConfigError, InputError, StoreError
 from deskroll.host.home import expand_home
-from deskroll.importing import file_digest, place_file
+from deskroll.importing import place_file
 from deskroll.models.settings import ModelSettings
-from deskroll.registry import Registry
-from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import TOKEN_VARIABLE
+from deskroll.rollout.preparing import check_tasks, desktops_wanted
 from deskroll.rollout.redaction import masked_settings, without_masked
 from deskroll.store import Run, find_run
 from deskroll.tasks import Selection, is_bundled, load_tasks, tasks_folder
@@ -35,8 +33,6 @@ PHASE = "eval"
 """The phase of `deskroll run`."""
 SCRIPTED = "scripted:"
 """A model whose name begins so answers from a script; without a file, from the one beside the tasks."""
-_MOST_NAMED = 3
-"""Tasks that are named where many are meant."""
 
 
 def load_run(path: Path | None, overrides: Sequence[Override]) -> tuple[RunConfig, list[Task]]:
@@ -88,21 +84,15 @@ def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[T
     options = {**config.agent_options, **{name: place_file(value) for name, value in code.items()}}
     config = config.model_copy(update=models | named | {"agent_options": options})
     agent_settings(agent_kind(config.agent), config.agent_options, config.agent)
-    if _wanted(config, tasks):
+    if wanted := desktops_wanted(config, tasks, config.tasks):
         config = _with_provider(config)
-        _check_provider(config, _wanted(config, tasks))
+        _check_provider(config, wanted)
     else:
         check_name(config.provider)
-    _check_tasks(config, tasks)
+    check_tasks(config, tasks, config.tasks)
     _check_metrics(config.metrics)
     _check_reserved(config)
     return config, tasks
-
-
-def plug_ins(config: RunConfig) -> dict[str, str]:
-    """The parts of a run that are named by a file, each with the digest of that file."""
-    code = code_options(agent_kind(config.agent), config.agent_options).values()
-    return {name: digest for name in (config.env, config.agent, *code) if (digest := file_digest(name))}
 
 
 def _beside(tasks: str, suffix: str) -> Path:
@@ -136,96 +126,6 @@ def _with_provider(config: RunConfig) -> RunConfig:
         _log.warning("%s%s", choice.substituted, f"; nor is snapshot_name ({snapshot})" if snapshot else "")
     update = {"provider": choice.name, "provider_options": choice.options, "env_options": options}
     return config.model_copy(update=update)
-
-
-def desktop_specs(config: RunConfig, tasks: Sequence[Task]) -> dict[str, DesktopSpec]:
-    """What desktop each task needs, by its id; those that need none are not in it."""
-    return {task.id: spec for task, spec in _wanted(config, tasks)}
-
-
-def _wanted(config: RunConfig, tasks: Sequence[Task]) -> list[tuple[Task, DesktopSpec]]:
-    """Each task that needs a desktop, and which."""
-    kinds = {config.env: env_kind(config.env)}
-    # The options are those of the run's own environment; a task of another kind has that kind's defaults.
-    settings = {config.env: env_settings(kinds[config.env], config.env_options, config.env)}
-    wanted = []
-    for task in tasks:
-        name = task.env or config.env
-        try:
-            if name not in kinds:
-                kinds[name] = _tasks_own_kind(name)
-                settings[name] = env_settings(kinds[name], {}, name)
-            with foreign_code(f"env {name}, desktop_spec"):
-                spec = kinds[name].desktop_spec(task, settings[name])
-        except InputError as error:
-            raise _refused(config, task, error) from None
-        if spec is not None:
-            wanted.append((task, spec))
-    return wanted
-
-
-def _tasks_own_kind(name: str) -> EnvKind:
-    """The kind of environment that a task names: one that was installed, never code by its place."""
-    if ":" in name:
-        raise InputError(f"env is {name!r}: tasks are data, and name no code; name it with --env")
-    known = [entry.name for entry in Registry().entries("env")]
-    if name not in known:
-        raise InputError(f"env is {plain(name)!r}{did_you_mean(name, known)}; a task may name: {', '.join(known)}")
-    return env_kind(name)
-
-
-def unjudged(config: RunConfig, tasks: Sequence[Task]) -> str:
-    """Which tasks will have no score because nothing says what is right, in one line; empty: none."""
-    if not config.evaluate:
-        return ""
-    found = [task.id for task in tasks if not is_judged(env_kind(task.env or config.env), task)]
-    if not found:
-        return ""
-    some = ", ".join(map(plain, found[:_MOST_NAMED])) + (", ..." if len(found) > _MOST_NAMED else "")
-    have = "has" if len(found) == 1 else "have"
-    return (
-        f"{len(found):,} of {counted(len(tasks), 'task')} {have} neither an answer nor an evaluator, "
-        f"so that there will be no score: {some}"
-    )
-
-
-def prepare_envs(config: RunConfig, tasks: Sequence[Task]) -> dict[str, str]:
-    """Make ready what the environments of these tasks share, which may take long; returns what each found."""
-    prepared: dict[str, str] = {}
-    by_kind: dict[str, list[Task]] = {}
-    for task in tasks:
-        by_kind.setdefault(task.env or config.env, []).append(task)
-    for name, those in by_kind.items():
-        kind = env_kind(name)
-        settings = env_settings(kind, config.env_options if name == config.env else {}, name)
-        with foreign_code(f"env {name}, prepare"):
-            found = kind.prepare(those, settings, tasks_folder(config.tasks))
-        prepared[name] = str(found or "")  # a plug-in may well return nothing
-    return prepared
-
-
-def _check_tasks(config: RunConfig, tasks: Sequence[Task]) -> None:
-    """That every task can be prepared, attempted by this agent, and judged at all."""
-    kinds = {name: env_kind(name) for name in {task.env or config.env for task in tasks}}
-    agent = agent_kind(config.agent)
-    settings = agent_settings(agent, config.agent_options, config.agent)
-    refuse = getattr(agent, "check_task", None)
-    screens = {task.id: (spec.width, spec.height) for task, spec in _wanted(config, tasks)}
-    for task in tasks:
-        try:
-            with foreign_code(f"env {task.env or config.env}, check_task"):
-                kinds[task.env or config.env].check_task(task)
-            if refuse is not None:
-                with foreign_code(f"agent {config.agent}, check_task"):
-                    refuse(task, settings, screens.get(task.id))
-        except InputError as error:
-            raise _refused(config, task, error) from None
-
-
-def _refused(config: RunConfig, task: Task, error: InputError) -> InputError:
-    """What is wrong with a task, with its name once."""
-    name = f"task {task.id!r}"
-    return InputError(f"{config.tasks}: {error if str(error).startswith(name) else f'{name}: {error}'}")
 
 
 def _check_provider(config: RunConfig, wanted: Sequence[tuple[Task, DesktopSpec]]) -> None:

@@ -2,65 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
 from deskroll.models.base import EndpointLoad
 from deskroll.store.names import name_of
 from deskroll.types import EpisodeKey, Record, Stage, Task
 
-
-class EpisodeLimits(Record, frozen=True):
-    """How much one attempt may use up; times are in seconds."""
-
-    max_turns: int = 50
-    max_time: float | None = 3600.0
-    """For the agent's turns: models and actions. Waiting for a desktop, set-up and scoring have limits of their own."""
-    max_tokens: int | None = None
-    """Prompt and completion together."""
-    max_cost_usd: float | None = None
-    setup_timeout: float = 600.0
-    score_timeout: float = 600.0
-    close_timeout: float = 60.0
-    """For letting go of what the environment holds; what is cut off then changes nothing of the result."""
+AttemptName = tuple[EpisodeKey, int]
+"""An attempt, by its episode and its number."""
 
 
-class RunSpec(Record, frozen=True):
-    """What every episode of a run has in common."""
+class WorkerSetup(Record, frozen=True):
+    """What a process that runs episodes has in common for all of them."""
 
-    env: str
-    agent: str
-    model: dict[str, Any]
-    """The model's settings; its key travels beside this, never in it."""
     storage: str
-    folder: str = ""
-    """Where the file of tasks is."""
-    judge: dict[str, Any] | None = None
-    """The settings of the model that judges answers; None: the model itself."""
-    env_options: dict[str, Any] = msgspec.field(default_factory=dict)
-    agent_options: dict[str, Any] = msgspec.field(default_factory=dict)
-    plug_ins: dict[str, str] = msgspec.field(default_factory=dict)
-    """Parts that are named by a file, each with the digest of that file when the run began."""
-    limits: EpisodeLimits = EpisodeLimits()
-    evaluate: bool = True
-    """Whether attempts are judged."""
+    """Where the run's journal is, and attempts go."""
     pool: str = ""
-    """Where the pool answers; empty: no episode needs a desktop."""
+    """Where the pool answers, once an episode needs a desktop."""
     plan: str = ""
     """Under which name that pool is told how many desktops the run will lease; empty: the pool is the run's own."""
     pool_wait: float = 0.0
     """How long an attempt waits for a pool that serves nobody."""
-
-
-class Keys(Record, frozen=True):
-    """The keys of a run's models. They travel beside the spec, never in it, and show themselves to nobody."""
-
-    model: str = ""
-    judge: str = ""
-
-    def __repr__(self) -> str:
-        return "Keys(...)"
+    share: int = 1
+    """Among how many processes the requests that a model's server may have open at a time are divided."""
 
 
 class Order(Record, frozen=True):
@@ -69,6 +31,8 @@ class Order(Record, frozen=True):
     key: EpisodeKey
     attempt: int
     task: Task
+    spec: str = ""
+    """The digest of what its job's episodes have in common."""
     priority: int = 0
     waited_s: float = 0.0
     """How long it waited for its permits."""

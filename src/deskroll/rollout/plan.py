@@ -16,12 +16,11 @@ from deskroll.types import Episode, EpisodeKey, Record, Task
 
 
 class Group(Record, frozen=True):
-    """The episodes of one task that are still to be run."""
+    """The episodes of one task in one round."""
 
-    ticket: int
-    """Its place in the plan: whoever came first is served first."""
     task: Task
     keys: tuple[EpisodeKey, ...]
+    """Those that are still to be run; none: all of it was done before."""
 
 
 def changed_tasks(index: Index, phase: str, round_: int, tasks: Sequence[Task]) -> list[str]:
@@ -64,12 +63,17 @@ def left_to_do(index: Index, phase: str, round_: int, tasks: Sequence[Task], sam
     return left
 
 
-def make_plan(store: RunStore, phase: str, round_: int, tasks: Sequence[Task], samples: int) -> list[Group]:
-    """Journal what is planned, take back outcomes that infrastructure spoiled, and return what is left to do."""
+def make_plan(
+    store: RunStore, phase: str, round_: int, tasks: Sequence[Task], samples: int, *, whole: bool = True
+) -> list[Group]:
+    """Journal what is planned, take back outcomes that infrastructure spoiled, and return what is left to do.
+
+    `whole`: the round has these tasks and no others; what was planned of it before and is not among them is dropped.
+    """
     planned = {each.task: each for each in store.index.planned if (each.phase, each.round) == (phase, round_)}
     records: list[JournalRecord] = []
     groups = []
-    for ticket, task in enumerate(tasks):
+    for task in tasks:
         digest = task_digest(task)
         before = planned.get(task.id)
         if before is None or (before.digest, before.samples) != (digest, samples):
@@ -81,7 +85,7 @@ def make_plan(store: RunStore, phase: str, round_: int, tasks: Sequence[Task], s
                     samples=samples,
                     digest=digest,
                     domain=task.domain,
-                    of=len(tasks),
+                    of=len(tasks) if whole else 0,
                     revised=before is not None,
                 )
             )
@@ -95,11 +99,10 @@ def make_plan(store: RunStore, phase: str, round_: int, tasks: Sequence[Task], s
             elif episode is not None:
                 continue
             keys.append(key)
-        if keys:
-            groups.append(Group(ticket=ticket, task=task, keys=tuple(keys)))
+        groups.append(Group(task=task, keys=tuple(keys)))
     if len({task.id for task in tasks}) != len(tasks):
         raise InputError("two tasks have the same id; ids must be unique")
-    gone = planned.keys() - {task.id for task in tasks}
+    gone = planned.keys() - {task.id for task in tasks} if whole else set()
     records.extend(
         msgspec.structs.replace(planned[name], samples=0, of=len(tasks), revised=True)
         for name in sorted(gone)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from typing import Protocol
 
 from deskroll.clocks import running_time
 from deskroll.desktops.pool import Pool, PoolStatus
@@ -21,15 +22,23 @@ _log = logging.getLogger(__name__)
 _LOOK_S = 0.5
 
 
-class PoolWatch:
-    """Runs beside a session: `await watch()`."""
+class HasPool(Protocol):
+    """Whoever knows the pool."""
 
-    def __init__(self, pool: Pool | PoolClient | None, deaths: Deaths, wait: float) -> None:
+    @property
+    def pool(self) -> Pool | PoolClient | None:
+        """None while there is none."""
+
+
+class PoolWatch:
+    """Runs beside a runtime: `await watch()`."""
+
+    def __init__(self, desktops: HasPool, deaths: Deaths, wait: float) -> None:
         self.status: PoolStatus | None = None
         """What it said last; None while it says nothing."""
         self.gone: asyncio.Future[DeskrollError] = asyncio.get_running_loop().create_future()
         """Why the run cannot go on."""
-        self._pool = pool
+        self._desktops = desktops
         self._deaths = deaths
         self._wait = wait
         self._why = ""
@@ -38,8 +47,9 @@ class PoolWatch:
 
     async def watch(self) -> None:
         """Look, for ever."""
-        while self._pool is not None:
-            why = await self._look(self._pool)
+        while True:
+            pool = self._desktops.pool
+            why = "" if pool is None else await self._look(pool)
             if not why:
                 self._served_at = running_time()
             if bool(why) != bool(self._why):

@@ -13,7 +13,7 @@ from deskroll.errors import InputError, plain
 from deskroll.export.difference import TOLERANCE, Difference, compare
 from deskroll.export.episodes import beginning
 from deskroll.export.pictures import opened
-from deskroll.rollout.config import LimitSettings, RunConfig
+from deskroll.rollout.config import RunConfig, RunLimits
 from deskroll.rollout.loading import resume_run
 from deskroll.store import AttemptReader, Run
 from deskroll.store.index import shown
@@ -109,7 +109,7 @@ class Source:
         """The settings of the replay: those of the run, for one episode on one desktop."""
         turns = sum(bool(step.actions) for step in self.reader.steps())
         config = self.config
-        limits = LimitSettings(
+        limits = RunLimits(
             max_turns=turns,
             max_time=None,
             setup_timeout=config.limits.setup_timeout,

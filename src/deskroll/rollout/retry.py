@@ -20,23 +20,31 @@ import random
 from collections.abc import Sequence
 
 import msgspec
+from pydantic import Field
 
+from deskroll.config import Settings
 from deskroll.errors import DeathCause, FailureClass
 from deskroll.store.index import Outcome
 from deskroll.types import Episode, Failure, Record, Score
 
 
-class Retries(Record, frozen=True):
-    """How often an attempt is tried again, by the class of its failure."""
+class Retries(Settings):
+    """How often an attempt is made again, by the class of its failure."""
 
-    model: int = 2
-    desktop: int = 3
-    setup: int = 2
-    env: int = 1
-    evaluator: int = 1
-    backoff: float = 1.0
+    model: int = Field(default=2, ge=0)
+    """After the model's server failed (its client has its own retries before that)."""
+    desktop: int = Field(default=3, ge=0)
+    """After a desktop failed."""
+    setup: int = Field(default=2, ge=0)
+    """After the task could not be prepared."""
+    env: int = Field(default=1, ge=0)
+    """After a bug in the environment or one of its tools."""
+    evaluator: int = Field(default=1, ge=0)
+    """After the attempt could not be judged."""
+    backoff: float = Field(default=1.0, ge=0)
     """Pause before the first retry, in seconds; doubled with each further one, and varied by half."""
-    backoff_max: float = 60.0
+    backoff_max: float = Field(default=60.0, ge=0)
+    """The longest pause, in seconds."""
 
 
 class Verdict(Record, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from deskroll.report.timeline import starts_of
-from deskroll.rollout.config import LimitSettings
+from deskroll.rollout.config import RunLimits
 from deskroll.store import Index
 from deskroll.store.journal import Closed, Failed, Opened, Sealed, Started
 from deskroll.types import Episode
@@ -18,7 +18,7 @@ from deskroll.types import Episode
 class RunBudget:
     """Of one start of a run, with what earlier starts have used up."""
 
-    def __init__(self, limits: LimitSettings, earlier: Index | None = None) -> None:
+    def __init__(self, limits: RunLimits, earlier: Index | None = None) -> None:
         self._cost_limit = limits.run_cost_usd
         self._time_limit = limits.run_time
         self._cost = _cost(earlier) if earlier is not None and self._cost_limit is not None else 0.0

@@ -1,76 +1,46 @@
-"""Session: one start of a run, put together: store, pool, model, backend, engine, watchdog, control.
-
-Guarantees: whatever ends it, no desktop, worker or socket of its own is left, and what was done can be resumed. What
-watches over the run while it goes on cannot die unseen: the run ends with it.
-"""
+"""Session: one start of a run: one job over a list of tasks, on a runtime of its own, within the run's own limits."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
-from deskroll.desktops.pool import Pool
-from deskroll.desktops.service import PoolClient
-from deskroll.rollout.backends import Backend
 from deskroll.rollout.background import in_background
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.demand import Demand
-from deskroll.rollout.desktop_journal import DesktopJournal
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.folder import new_root, opened_store
-from deskroll.rollout.leftovers import leaving_nothing
-from deskroll.rollout.limits import Limits
-from deskroll.rollout.loading import PHASE, desktop_specs, prepare_envs
-from deskroll.rollout.parts import opened_backend, opened_pool, run_spec
-from deskroll.rollout.plan import failed_before, left_to_do
-from deskroll.rollout.pool_watch import PoolWatch
-from deskroll.rollout.retry import Retries
+from deskroll.rollout.job import Job
+from deskroll.rollout.job_run import JobRun
+from deskroll.rollout.loading import PHASE
+from deskroll.rollout.plan import left_to_do
+from deskroll.rollout.preparing import desktops_wanted, prepare_envs
 from deskroll.rollout.run_budget import RunBudget
-from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, attention, endpoints_of, what_limits
-from deskroll.rollout.watchdog import Watchdog
+from deskroll.rollout.runtime import Runtime
+from deskroll.rollout.status import RunStatus
 from deskroll.store import CloseReason, RunStore
-from deskroll.types import Episode, EventSink, Task, guarded
+from deskroll.tasks import tasks_folder
+from deskroll.types import Episode, EventSink, Task
 
 _log = logging.getLogger(__name__)
-_MOST_SHOWN = 200
 
 
 class Session:
     """A run that is open; made by `Session.open`."""
 
     def __init__(
-        self,
-        config: RunConfig,
-        tasks: Sequence[Task],
-        store: RunStore,
-        engine: Engine,
-        backend: Backend,
-        pool: Pool | PoolClient | None,
-        *,
-        demand: Demand,
-        budget: RunBudget,
+        self, config: RunConfig, tasks: Sequence[Task], runtime: Runtime, *, demand: Demand, budget: RunBudget
     ) -> None:
         self.config = config
-        self.store = store
-        self.engine = engine
+        self.runtime = runtime
         self.budget = budget
-        self.used_up = ""
-        """Which of the run's own limits has stopped it, in words."""
         self._tasks = tasks
-        self.backend = backend
-        self._pool = pool
-        self._pool_watch = PoolWatch(pool, engine.deaths, config.pool_wait)
-        self._watchdog = Watchdog(backend, config, sink=engine.sink)
         self._demand = demand
-        self._started_at = time.time()
-        engine.on_ended = self._hear_ended
-        engine.on_judged = demand.judged
+        self._job: JobRun | None = None
+        runtime.engine.on_judged.append(self._hear_judged)
 
     @classmethod
     @asynccontextmanager
@@ -84,51 +54,51 @@ class Session:
         sink: EventSink | None = None,
     ) -> AsyncIterator[Session]:
         """Open everything that a run needs, or that of the run at `resume`."""
-        prepared = await asyncio.to_thread(prepare_envs, config, tasks)
+        prepared = await asyncio.to_thread(prepare_envs, config, tasks, tasks_folder(config.tasks))
         root = resume or new_root(config)
-        journal = DesktopJournal(guarded(sink))
-        async with leaving_nothing(), AsyncExitStack() as stack:
-            store = await stack.enter_async_context(
-                opened_store(config, tasks, root, prepared, resume=bool(resume), force=force)
-            )
-            journal.store = store
-            spec = run_spec(config, store.storage.root)
+        async with opened_store(config, tasks, root, prepared, resume=bool(resume), force=force) as store:
             left = left_to_do(store.index, PHASE, 0, tasks, config.group_size)
             budget = RunBudget(config.limits, store.index if resume else None)
-            demand = Demand(desktop_specs(config, tasks), {} if budget.used_up() else left)
-            pool, spec = await stack.enter_async_context(opened_pool(config, demand.leases, spec, journal))
-            backend = await stack.enter_async_context(opened_backend(config, spec, store, pool, journal))
-            limits = Limits(config.num_rollouts, config.max_concurrent_rollouts, config.reserved)
-            retries = Retries(**config.retries.model_dump())
-            history = failed_before(store.index) if resume else None
-            store.index.forget_text()
-            engine = Engine(backend, store, limits, retries, sink=journal, history=history)
-            session = cls(config, tasks, store, engine, backend, pool, demand=demand, budget=budget)
-            steering = Steering(status=session.status, change=limits.change, stop=session.stop)
-            socket = await stack.enter_async_context(serve_control(steering, store.info.run_id, config.metrics))
-            store.note(socket=socket)
-            yield session
+            specs = {task.id: spec for task, spec in desktops_wanted(config, tasks, config.tasks)}
+            demand = Demand(specs, {} if budget.used_up() else left)
+            resources = _within_model(config)
+            async with Runtime.open(resources, store=store, leases=demand.leases, sink=sink) as runtime:
+                yield cls(config, tasks, runtime, demand=demand, budget=budget)
+
+    @property
+    def store(self) -> RunStore:
+        """Where it is written."""
+        return self.runtime.store
+
+    @property
+    def engine(self) -> Engine:
+        """What it runs on."""
+        return self.runtime.engine
+
+    @property
+    def used_up(self) -> str:
+        """Which of the run's own limits has stopped it, in words."""
+        return self.runtime.used_up
 
     @property
     def folder(self) -> str:
         """Where the run is kept."""
-        return self.store.storage.root
+        return self.runtime.folder
 
     async def run(self) -> list[Episode]:
         """Run what is planned and not done; all outcomes come back."""
         left = left_to_do(self.store.index, PHASE, 0, self._tasks, self.config.group_size)
-        self._check_budget(sum(left.values()))
-        async with in_background(self._watches()) as died:
-            work = asyncio.ensure_future(self.engine.run(PHASE, self._tasks, samples=self.config.group_size))
-            ends = (self.store.failed, self._pool_watch.gone, died)
-            try:
-                await asyncio.wait((work, *ends), return_when=asyncio.FIRST_COMPLETED)
-                if not work.done():
-                    raise next(each.result() for each in ends if each.done())
-                episodes = await work
-            finally:
-                work.cancel()
-                await asyncio.gather(work, return_exceptions=True)
+        folder = str(tasks_folder(self.config.tasks))
+        job = Job(PHASE, self._tasks, self.config, group_size=self.config.group_size, folder=folder)
+        parts = {
+            "the clock of limits.run_time": self._follow_time(),
+            "what tells the pool how many desktops are wanted": self._demand.keep_told(self.runtime.desktops),
+        }
+        async with in_background(parts) as died:
+            run = self._job = self.runtime.run_prepared(job)
+            died.add_done_callback(lambda died: run.fail(died.result()))
+            self._check_budget(sum(left.values()))
+            episodes = await run.outcomes()
         if self.used_up and not self.store.index.finished:
             self.store.end_as(CloseReason.STOPPED, self.used_up)
         return episodes
@@ -136,85 +106,26 @@ class Session:
     def stop(self, now: bool = False) -> None:
         """Start nothing more, and give back what has not begun; `now`: end what runs, too."""
         self._demand.end()
-        if now:
-            self.engine.stop_now()
-        else:
-            self.engine.stop()
+        self.runtime.stop(now)
+
+    async def finishing(self) -> int:
+        """How many attempts come to their end, once it was told to stop."""
+        return 0 if self._job is None else await self._job.finishing()
 
     def status(self) -> RunStatus:
         """What it does at this moment."""
-        workers = self.backend.workers()
-        running = self.engine.running
-        activities, endpoints = activities_of(workers, running), endpoints_of(workers)
-        standing, limits = self.engine.tally.standing(), self.engine.limits
-        stages = dict(Counter(str(each.stage) for each in activities))
-        in_flight = len(running)
-        stuck = attention(activities, endpoints, workers, self.config.watchdog.notice_after)
-        pool, no_pool = self._pool_watch.status, self._pool_watch.attention()
-        return RunStatus(
-            run_id=self.store.info.run_id,
-            folder=self.folder,
-            pid=os.getpid(),
-            epoch=self.store.epoch,
-            started_at=self._started_at,
-            at=time.time(),
-            stopping=self.engine.stopping,
-            used_up=self.used_up,
-            standing=standing,
-            in_flight=in_flight,
-            waiting=limits.episodes.waiting,
-            samples=self.config.group_size,
-            num_rollouts=limits.episodes.most,
-            max_concurrent_rollouts=limits.groups.most,
-            stages=stages,
-            activities=tuple(activities[:_MOST_SHOWN]),
-            endpoints=tuple(endpoints),
-            workers=tuple(
-                WorkerStatus(
-                    name=each.name,
-                    pid=each.pid,
-                    running=each.load,
-                    rss_mb=each.rss_mb,
-                    silent_s=each.silent_s,
-                    isolated=each.isolated,
-                )
-                for each in workers
-            ),
-            pool=pool,
-            attention=(*no_pool, *stuck),
-            limit=what_limits(
-                standing,
-                in_flight,
-                limits.episodes.most,
-                stages,
-                endpoints,
-                pool_limit=pool.limit if pool else None,
-                no_pool=bool(no_pool),
-                stopping=self.engine.stopping,
-            ),
-        )
+        return self.runtime.status()
 
-    def _watches(self) -> dict[str, Coroutine[object, object, None]]:
-        """What watches over the run while it goes on, by name."""
-        watches = {
-            "the watchdog": self._watchdog.watch(),
-            "the look at the pool": self._pool_watch.watch(),
-            "the clock of limits.run_time": self._follow_time(),
-        }
-        if self._pool is not None:
-            watches["what tells the pool how many desktops are wanted"] = self._demand.keep_told(self._pool)
-        return watches
-
-    def _hear_ended(self, episode: Episode) -> None:
-        """An attempt has ended: the watchdog learns from it, and the budget counts it."""
-        self._watchdog.usual.learn(episode)
+    def _hear_judged(self, episode: Episode, again: bool) -> None:
+        """An attempt has ended: the pool may have to know, and the budget counts it."""
+        self._demand.judged(episode, again)
         self.budget.spend(episode)
-        self._check_budget(self.engine.unstarted)
+        self._check_budget(0 if self._job is None else self._job.unstarted)
 
     def _check_budget(self, unstarted: int) -> None:
         """Start nothing more where the run has used up what it may, and something is left to start."""
         if unstarted and not self.used_up and not self.engine.stopping and (why := self.budget.used_up()):
-            self.used_up = why
+            self.runtime.used_up = why
             running = len(self.engine.running)
             under_way = f"; {running} under way will finish" if running else ""
             _log.warning("%s: nothing more is started%s", why, under_way)
@@ -224,4 +135,12 @@ class Session:
         """Stop when the run's time is over, if anything is left to start; each attempt that ends later looks, too."""
         while left := self.budget.seconds_left:  # noqa: ASYNC110  (a timer may be early by a little)
             await asyncio.sleep(left)
-        self._check_budget(self.engine.unstarted)
+        self._check_budget(0 if self._job is None else self._job.unstarted)
+
+
+def _within_model(config: RunConfig) -> RunConfig:
+    """No more worker processes than requests may be open at a time: each has one at least."""
+    if config.model.max_in_flight is None:
+        return config
+    workers = config.workers or os.cpu_count() or 1
+    return config.model_copy(update={"workers": min(workers, config.model.max_in_flight)})

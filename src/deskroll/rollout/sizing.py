@@ -10,7 +10,7 @@ from pathlib import Path
 from deskroll.desktops.base import Capabilities
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.loading import unjudged
+from deskroll.rollout.preparing import unjudged
 from deskroll.types import Record, Task
 
 _WORKER_MB = 60

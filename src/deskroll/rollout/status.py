@@ -11,6 +11,7 @@ from deskroll.desktops.pool.meter import NOTHING_LIMITS
 from deskroll.models.base import EndpointLoad
 from deskroll.report.words import counted
 from deskroll.rollout.backends import WorkerVitals
+from deskroll.rollout.job_run import JobStatus
 from deskroll.rollout.orders import Activity
 from deskroll.rollout.tally import Standing
 from deskroll.store.names import name_of
@@ -49,6 +50,8 @@ class RunStatus(Record, frozen=True, omit_defaults=False):
     used_up: str
     """Which limit of the whole run has stopped it, in words; empty: none."""
     standing: Standing
+    jobs: tuple[JobStatus, ...]
+    """Those that run."""
     in_flight: int
     waiting: int
     """Episodes that wait for a permit."""

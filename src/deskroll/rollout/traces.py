@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable
 
 from deskroll.errors import DeskrollError, plain, trace_of
-from deskroll.rollout.orders import Keys, RunSpec
 from deskroll.rollout.redaction import masked_text, secrets_of
+from deskroll.rollout.spec import Definition
 
 ERROR = "error.txt"
 """The file of an attempt that holds the traceback of its failure."""
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Traces:
-    """One for each process that runs episodes."""
+    """One for each spec of a process that runs episodes."""
 
     def __init__(self, secrets: Iterable[str] = (), *, whole: bool = False) -> None:
         self._secrets = frozenset(secrets)
@@ -37,14 +37,12 @@ class Traces:
         self._told: set[str] = set()
 
     @classmethod
-    def of_run(cls, spec: RunSpec, keys: Keys, *, whole: bool = False) -> Traces:
-        """With the secrets of a run: its keys, those among its options, and this process's variables."""
+    def of_spec(cls, definition: Definition, *, whole: bool = False) -> Traces:
+        """With the secrets of a spec: its keys, those among its options, and this process's variables."""
         variables = {name: value for name, value in os.environ.items() if name not in _FOLDERS}
-        held = {
-            "env_options": spec.env_options, "agent_options": spec.agent_options, "model": spec.model,
-            "judge": spec.judge or {}, "variables": variables,
-        }  # fmt: skip
-        return cls(secrets_of(held, keys.model, keys.judge), whole=whole)
+        parts = ("env_options", "agent_options", "model", "judge")
+        held = {name: definition.spec.get(name) or {} for name in parts} | {"variables": variables}
+        return cls(secrets_of(held, definition.keys.model, definition.keys.judge), whole=whole)
 
     def hide(self, text: str) -> str:
         """A text without secrets."""

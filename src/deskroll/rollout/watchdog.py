@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Mapping
 
 from deskroll.errors import DeskrollError, DesktopStalled, EvaluatorError, ModelError, SetupError
 from deskroll.rollout.backends import Backend
-from deskroll.rollout.config import RunConfig
+from deskroll.rollout.config import WatchdogSettings
 from deskroll.rollout.orders import Activity
+from deskroll.rollout.spec import EpisodeSpec
 from deskroll.rollout.status import activities_of
 from deskroll.store.names import name_of
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Stage, guarded
@@ -57,20 +59,26 @@ class Usual:
 
 
 class Watchdog:
-    """Runs beside an engine: `await watch()`."""
+    """Runs beside a runtime: `await watch()`."""
 
-    def __init__(self, backend: Backend, config: RunConfig, *, sink: EventSink | None = None) -> None:
+    def __init__(self, backend: Backend, settings: WatchdogSettings, *, sink: EventSink | None = None) -> None:
         self.usual = Usual()
         self._backend = backend
-        self._config = config.watchdog
+        self._settings = settings
         self._sink = guarded(sink)
         self._reported: set[_Mark] = set()
-        self._caps = {
-            Stage.SETUP: config.limits.setup_timeout + _GRACE_S,
-            Stage.MODEL: (config.model.retries + 1) * (config.model.timeout + config.model.backoff_max) + _GRACE_S,
-            Stage.ACT: self._config.act_timeout,
-            Stage.SETTLE: self._config.act_timeout,
-            Stage.SCORE: config.limits.score_timeout + _GRACE_S,
+        self._caps: dict[str, Mapping[Stage, float]] = {}
+        """By job, the longest that each stage of its episodes may take."""
+
+    def expect(self, job: str, spec: EpisodeSpec) -> None:
+        """Episodes of this job are limited by that spec from now on."""
+        limits, model = spec.limits, spec.model
+        self._caps[job] = {
+            Stage.SETUP: limits.setup_timeout + _GRACE_S,
+            Stage.MODEL: (model.retries + 1) * (model.timeout + model.backoff_max) + _GRACE_S,
+            Stage.ACT: self._settings.act_timeout,
+            Stage.SETTLE: self._settings.act_timeout,
+            Stage.SCORE: limits.score_timeout + _GRACE_S,
         }
 
     async def watch(self) -> None:
@@ -84,14 +92,14 @@ class Watchdog:
         live = set()
         for each in activities_of(self._backend.workers()):
             live.add(_mark(each))
-            if each.stage in self._caps and each.seconds > self._caps[each.stage]:
+            if each.seconds > self._caps.get(each.key.phase, {}).get(each.stage, math.inf):
                 self._stop(each)
             elif each.stage is not Stage.DESKTOP and each.seconds > self._stalled_after(each.stage):
                 self._report(each)
         self._reported &= live
 
     def _stalled_after(self, stage: Stage) -> float:
-        return max(self._config.stalled_after, _BEYOND * self.usual.time_of(stage))
+        return max(self._settings.stalled_after, _BEYOND * self.usual.time_of(stage))
 
     def _report(self, each: Activity) -> None:
         if _mark(each) in self._reported:

@@ -6,6 +6,7 @@ run is closed the file is written anew from the journal, one line for each episo
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +79,23 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     def encode(self) -> bytes:
         """The line, newline included."""
         return msgspec.json.encode(self) + b"\n"
+
+
+class _Asked(msgspec.Struct):
+    task_id: str = ""
+    question: str = ""
+
+
+def known_questions(storage: Storage) -> dict[str, str]:
+    """The question of each task that has a result, by the task's id; what cannot be read is left out."""
+    if not storage.exists(paths.RESULTS):
+        return {}
+    found = {}
+    for line in storage.read(paths.RESULTS).splitlines():
+        with contextlib.suppress(msgspec.MsgspecError):  # the journal has the results; this is for their wording
+            asked = msgspec.json.decode(line, type=_Asked)
+            found[asked.task_id] = asked.question
+    return found
 
 
 class ResultsFile:

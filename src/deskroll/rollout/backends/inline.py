@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 
 from deskroll.errors import DeskrollError, WorkerLost
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.runner import AttemptRunner
 from deskroll.rollout.cancelled import being_cancelled
-from deskroll.rollout.context import EpisodeContext, Leases
-from deskroll.rollout.orders import Keys, Order, RunSpec
+from deskroll.rollout.context import Leases, ProcessContext
+from deskroll.rollout.orders import AttemptName, Order, WorkerSetup
+from deskroll.rollout.spec import Definition
 from deskroll.types import Episode, EpisodeKey, EventSink
 
 
 class InlineBackend:
     """Runs attempts right here. A crash of one is a crash of all: use processes for anything that matters."""
 
-    def __init__(
-        self, spec: RunSpec, keys: Keys | None = None, *, leases: Leases | None = None, sink: EventSink | None = None
-    ) -> None:
-        self._spec = spec
-        self._keys = keys or Keys()
+    def __init__(self, setup: WorkerSetup, *, leases: Leases | None = None, sink: EventSink | None = None) -> None:
+        self._setup = setup
         self._leases = leases
         self._sink = sink
         self._stack = AsyncExitStack()
+        self._context: ProcessContext | None = None
         self._runner: AttemptRunner | None = None
         self._dumps: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> InlineBackend:
-        context = EpisodeContext.open(self._spec, self._keys, leases=self._leases, sink=self._sink, show_traces=True)
-        self._runner = AttemptRunner(await self._stack.enter_async_context(context))
+        context = ProcessContext.open(self._setup, leases=self._leases, sink=self._sink, show_traces=True)
+        self._context = await self._stack.enter_async_context(context)
+        self._runner = AttemptRunner(self._context)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -39,6 +40,12 @@ class InlineBackend:
             task.cancel()
         await asyncio.gather(*self._dumps, return_exceptions=True)
         await self._stack.aclose()
+
+    def define(self, definition: Definition) -> None:
+        """Remember it until its first order comes."""
+        if self._context is None:
+            raise RuntimeError("the backend is not open: use it with `async with`")
+        self._context.define(definition)
 
     async def run(self, order: Order) -> Episode | None:
         """Run one attempt to its end; None where it was given back before that."""
@@ -55,10 +62,10 @@ class InlineBackend:
         self._require().stop(key, attempt, error, visit)
         return True
 
-    def give_back(self) -> asyncio.Future[int]:
+    def give_back(self, attempts: Collection[AttemptName]) -> asyncio.Future[int]:
         """Give back what has not begun."""
         kept: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        kept.set_result(self._require().give_back())
+        kept.set_result(self._require().give_back(attempts))
         return kept
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:

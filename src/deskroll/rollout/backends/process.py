@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 
 import msgspec
 
@@ -25,8 +25,10 @@ from deskroll.rollout.backends.nursery import READY_S, Nursery
 from deskroll.rollout.backends.wire import LOG_EVENT, Setup
 from deskroll.rollout.backends.worker_handle import WorkerHandle
 from deskroll.rollout.background import lost_part
-from deskroll.rollout.orders import Keys, Order, RunSpec
-from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarded
+from deskroll.rollout.config import WorkerSettings
+from deskroll.rollout.orders import AttemptName, Order, WorkerSetup
+from deskroll.rollout.spec import Definition
+from deskroll.types import Episode, EpisodeKey, Event, EventSink, guarded
 
 _log = logging.getLogger(__name__)
 _HUNG_AT = re.compile(r'Current thread 0x.*\n +(File ".*", line \d+ in \S+)')
@@ -38,49 +40,40 @@ _STACK_S = 5.0
 _GLANCE_S = 0.2
 
 
-class ProcessConfig(Record, frozen=True):
-    """How workers are kept."""
-
-    workers: int | None = None
-    """How many; None: one a core."""
-    memory_mb: float = 4096.0
-    """A worker that has more memory than this for itself is replaced."""
-    hang_after: float = 30.0
-    """A worker of which nothing was heard for so long, in seconds, is replaced; while it starts, not before 90 s."""
-    isolated: int = 32
-    """The most attempts that have a worker of their own at a time."""
-
-
 class ProcessBackend:
     """Use with `async with`."""
 
     def __init__(
         self,
-        spec: RunSpec,
-        config: ProcessConfig | None = None,
+        setup: WorkerSetup,
+        settings: WorkerSettings | None = None,
         *,
-        keys: Keys | None = None,
         keep: tuple[int, ...] = (),
         sink: EventSink | None = None,
     ) -> None:
-        self._setup = Setup(spec=spec, keys=keys or Keys(), path=tuple(sys.path))
-        self._config = config or ProcessConfig()
+        self._settings = settings or WorkerSettings()
+        self._workers = self._settings.workers or os.cpu_count() or 1
+        self._setup = Setup(setup=msgspec.structs.replace(setup, share=self._workers), path=tuple(sys.path))
+        self._definitions: dict[str, Definition] = {}
         self._sink = guarded(sink)
         self._nursery = Nursery(keep)
         self._handles: list[WorkerHandle] = []
         self._changed = asyncio.Condition()
-        self._isolation = asyncio.Semaphore(self._config.isolated)
+        self._isolation = asyncio.Semaphore(self._settings.isolated_workers)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._unwanted: dict[tuple[EpisodeKey, int], DeskrollError | None] = {}
+        self._unwanted: dict[AttemptName, DeskrollError | None] = {}
         """Attempts that were stopped before they had a worker."""
+        self._waiting: set[AttemptName] = set()
+        """Attempts that have no worker yet."""
+        self._given_back: set[AttemptName] = set()
+        """Of these, those that were asked back."""
         self._broken: DeskrollError | None = None
-        self._giving_back = False
         self._closing = False
 
     async def __aenter__(self) -> ProcessBackend:
         await self._nursery.__aenter__()
         try:
-            for _ in range(self._config.workers or os.cpu_count() or 1):
+            for _ in range(self._workers):
                 await self._start_worker()
         except BaseException:
             await self.__aexit__()
@@ -98,18 +91,26 @@ class ProcessBackend:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             await self._nursery.__aexit__()
 
+    def define(self, definition: Definition) -> None:
+        """Keep it for every worker that gets an order with its digest."""
+        self._definitions[definition.digest] = definition
+
     async def run(self, order: Order) -> Episode | None:
         """Run one attempt: on the worker that has the least to do, or on one of its own; None: it was given back."""
+        name = (order.key, order.attempt)
+        self._waiting.add(name)
         try:
             if not order.isolated:
                 return await self._run_on(await self._idlest(), order)
             async with self._isolation:
                 return await self._run_alone(order)
         finally:
-            self._unwanted.pop((order.key, order.attempt), None)
+            self._waiting.discard(name)
+            self._given_back.discard(name)
+            self._unwanted.pop(name, None)
 
     async def _run_alone(self, order: Order) -> Episode | None:
-        if self._giving_back:
+        if (order.key, order.attempt) in self._given_back:
             return None
         if self._broken is not None:
             raise self._broken
@@ -128,10 +129,10 @@ class ProcessBackend:
             self._unwanted[key, attempt] = error  # it waits for a worker
         return False
 
-    def give_back(self) -> asyncio.Future[int]:
-        """Have every attempt given back that has not begun, whether or not it has a worker yet."""
-        self._giving_back = True
-        return asyncio.create_task(self._count_kept())
+    def give_back(self, attempts: Collection[AttemptName]) -> asyncio.Future[int]:
+        """Have what has not begun given back, whether or not it has a worker yet."""
+        self._given_back.update(self._waiting.intersection(attempts))
+        return asyncio.create_task(self._count_kept(attempts))
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write down where an attempt stands."""
@@ -142,16 +143,17 @@ class ProcessBackend:
         """What every worker does."""
         return [msgspec.structs.replace(handle.vitals(), load=handle.load) for handle in self._handles]
 
-    async def _count_kept(self) -> int:
-        return sum(await asyncio.gather(*(handle.give_back() for handle in self._handles)))
+    async def _count_kept(self, attempts: Collection[AttemptName]) -> int:
+        return sum(await asyncio.gather(*(handle.give_back(attempts) for handle in self._handles)))
 
     async def _run_on(self, handle: WorkerHandle, order: Order) -> Episode | None:
-        if self._giving_back:
-            return None
         name = (order.key, order.attempt)
+        self._waiting.discard(name)
+        if name in self._given_back:
+            return None
         if name in self._unwanted:
             asyncio.get_running_loop().call_soon(handle.stop, *name, self._unwanted.pop(name))
-        return await handle.run(order)
+        return await handle.run(order, self._definitions[order.spec])
 
     def _of(self, key: EpisodeKey, attempt: int) -> WorkerHandle | None:
         return next((handle for handle in self._handles if handle.has(key, attempt)), None)
@@ -233,8 +235,10 @@ class ProcessBackend:
             await asyncio.sleep(_LOOK_S)
             self._nursery.forget_words()
             for handle in self._handles:
-                if handle.rss_mb() > self._config.memory_mb:
-                    handle.kill(f"it had {handle.rss_mb():.0f} MB of memory; allowed: {self._config.memory_mb:g}")
+                if handle.rss_mb() > self._settings.worker_memory_mb:
+                    handle.kill(
+                        f"it had {handle.rss_mb():.0f} MB of memory; allowed: {self._settings.worker_memory_mb:g}"
+                    )
             if hanging := [handle for handle in self._handles if self._hangs(handle)]:
                 words = await self._stacks(hanging)
                 for handle in hanging:
@@ -245,7 +249,7 @@ class ProcessBackend:
                         handle.kill(f"it hung for {handle.silent_s:.0f} s{where}")
 
     def _hangs(self, handle: WorkerHandle) -> bool:
-        allowed = max(self._config.hang_after, READY_S) if handle.starting else self._config.hang_after
+        allowed = max(self._settings.hang_after, READY_S) if handle.starting else self._settings.hang_after
         return not handle.gone and not handle.killed_for and handle.silent_s > allowed
 
     async def _stacks(self, handles: list[WorkerHandle]) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Collection
 
 from deskroll.errors import DeskrollError, plain
-from deskroll.rollout.context import EpisodeContext
+from deskroll.rollout.context import ProcessContext
 from deskroll.rollout.episode import run_episode
 from deskroll.rollout.live_attempt import LiveAttempt
-from deskroll.rollout.orders import Order, Vitals
+from deskroll.rollout.orders import AttemptName, Order, Vitals
 from deskroll.rollout.stack import stack_of
 from deskroll.types import Episode, EpisodeKey
 
@@ -21,11 +22,11 @@ _log = logging.getLogger(__name__)
 
 
 class AttemptRunner:
-    """Runs attempts with one context."""
+    """Runs attempts with what this process has."""
 
-    def __init__(self, context: EpisodeContext) -> None:
+    def __init__(self, context: ProcessContext) -> None:
         self._context = context
-        self._lives: dict[tuple[EpisodeKey, int], LiveAttempt] = {}
+        self._lives: dict[AttemptName, LiveAttempt] = {}
 
     def take(self, order: Order) -> LiveAttempt:
         """Take an attempt on: from now on it can be stopped."""
@@ -35,9 +36,10 @@ class AttemptRunner:
     async def run(self, live: LiveAttempt) -> Episode | None:
         """Run an attempt that was taken on to its end, in the task that calls this; None: it was given back."""
         order = live.order
-        live.task = asyncio.current_task()
         try:
-            return await run_episode(live, self._context)
+            context = await self._context.of(order.spec)
+            live.task = asyncio.current_task()  # not before: until then, a stop is seen when the episode begins
+            return await run_episode(live, context)
         finally:
             del self._lives[order.key, order.attempt]
 
@@ -46,11 +48,12 @@ class AttemptRunner:
         if (live := self._lives.get((key, attempt))) is not None:
             live.stop(error, visit)
 
-    def give_back(self) -> int:
-        """End every attempt that has not begun; how many have."""
-        for live in self._lives.values():
+    def give_back(self, attempts: Collection[AttemptName]) -> int:
+        """End those of these attempts that have not begun; how many of them have."""
+        asked = [live for name in attempts if (live := self._lives.get(name)) is not None]
+        for live in asked:
             live.give_back()
-        return sum(not live.given_back for live in self._lives.values())
+        return sum(not live.given_back for live in asked)
 
     async def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write an attempt's stack, and its screen if it has one that answers, to its folder."""

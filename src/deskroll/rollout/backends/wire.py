@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from deskroll.rollout.orders import Keys, Order, RunSpec, Vitals
+from deskroll.rollout.orders import AttemptName, Order, Vitals, WorkerSetup
+from deskroll.rollout.spec import Definition
 from deskroll.types import Episode, EpisodeKey, Event, Failure, Record
 
 LARGEST = 256 * 1024**2
@@ -22,10 +23,15 @@ LOG_EVENT = "log"
 class Setup(Record, frozen=True, tag="setup"):
     """Begin: what all episodes have in common."""
 
-    spec: RunSpec
-    keys: Keys = Keys()
+    setup: WorkerSetup
     path: tuple[str, ...] = ()
     """Where the coordinator finds modules: plug-ins that it can import, its workers can, too."""
+
+
+class Define(Record, frozen=True, tag="define"):
+    """What orders that name its digest have in common."""
+
+    definition: Definition
 
 
 class Run(Record, frozen=True, tag="run"):
@@ -45,7 +51,9 @@ class Stop(Record, frozen=True, tag="stop"):
 
 
 class GiveBack(Record, frozen=True, tag="give_back"):
-    """End every attempt that has not begun its set-up; the answer is `Kept`."""
+    """End those of these attempts that have not begun their set-up; the answer is `Kept`."""
+
+    attempts: tuple[AttemptName, ...]
 
 
 class Dump(Record, frozen=True, tag="dump"):
@@ -66,6 +74,12 @@ class Ready(Record, frozen=True, tag="ready"):
     pid: int
 
 
+class Defined(Record, frozen=True, tag="defined"):
+    """A worker has found all that a definition names."""
+
+    digest: str
+
+
 class Ended(Record, frozen=True, tag="ended"):
     """An attempt is over, and its files are durable."""
 
@@ -80,7 +94,7 @@ class GivenBack(Record, frozen=True, tag="given_back"):
 
 
 class Kept(Record, frozen=True, tag="kept"):
-    """So many attempts come to their end; all others are given back."""
+    """Of the attempts that were asked back, so many come to their end; all others are given back."""
 
     attempts: int
 
@@ -94,9 +108,10 @@ class Unwritten(Record, frozen=True, tag="unwritten"):
 
 
 class Broken(Record, frozen=True, tag="broken"):
-    """A worker cannot work: its spec names something that is not there."""
+    """A worker cannot work, or cannot run what was defined under a digest: something that it names is not there."""
 
     message: str
+    digest: str = ""
 
 
 class Beat(Record, frozen=True, tag="beat"):
@@ -106,8 +121,8 @@ class Beat(Record, frozen=True, tag="beat"):
     events: tuple[Event, ...] = ()
 
 
-Downward = Setup | Run | Stop | GiveBack | Dump | Finish
-Upward = Ready | Ended | GivenBack | Kept | Unwritten | Broken | Beat
+Downward = Setup | Define | Run | Stop | GiveBack | Dump | Finish
+Upward = Ready | Defined | Ended | GivenBack | Kept | Unwritten | Broken | Beat
 
 _encoder = msgspec.msgpack.Encoder()
 _downward: msgspec.msgpack.Decoder[Downward] = msgspec.msgpack.Decoder(Downward)

@@ -17,13 +17,15 @@ from collections.abc import Coroutine
 
 import uvloop
 
-from deskroll.errors import DeskrollError, StoreError
+from deskroll.errors import ConfigError, DeskrollError, StoreError
 from deskroll.rollout.backends.runner import AttemptRunner
 from deskroll.rollout.backends.wire import (
     LOG_EVENT,
     Beat,
     Broken,
     Channel,
+    Define,
+    Defined,
     Downward,
     Dump,
     Ended,
@@ -37,7 +39,7 @@ from deskroll.rollout.backends.wire import (
     Stop,
     Unwritten,
 )
-from deskroll.rollout.context import EpisodeContext
+from deskroll.rollout.context import ProcessContext
 from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.openfiles import raise_open_files
 from deskroll.rollout.orders import Vitals
@@ -102,14 +104,14 @@ class _Worker:
             return
         sys.path[:] = first.path
         try:
-            async with EpisodeContext.open(first.spec, first.keys, sink=self._events) as context:
+            async with ProcessContext.open(first.setup, sink=self._events) as context:
                 runner = AttemptRunner(context)
                 beating = asyncio.create_task(self._beat(channel, runner))
                 try:
                     async for message in messages:
                         if isinstance(message, Finish):
                             break
-                        self._obey(message, channel, runner)
+                        self._obey(message, channel, context, runner)
                     else:
                         os._exit(0)  # the coordinator is gone: nothing that is under way counts any more
                 finally:
@@ -121,14 +123,17 @@ class _Worker:
         await channel.drained()
         await channel.close()
 
-    def _obey(self, message: Downward, channel: Channel, runner: AttemptRunner) -> None:
+    def _obey(self, message: Downward, channel: Channel, context: ProcessContext, runner: AttemptRunner) -> None:
         match message:
+            case Define(definition=definition):
+                context.define(definition)
+                self._spawn(_open(definition.digest, channel, context))
             case Run(order=order):
                 self._spawn(self._run(runner.take(order), channel, runner))
             case Stop(key=key, attempt=attempt, failure=failure, visit=visit):
                 runner.stop(key, attempt, error_of(failure) if failure else None, visit)
-            case GiveBack():
-                channel.send(Kept(attempts=runner.give_back()))
+            case GiveBack(attempts=attempts):
+                channel.send(Kept(attempts=runner.give_back(attempts)))
             case Dump(key=key, attempt=attempt, why=why):
                 self._spawn(runner.dump(key, attempt, why))
 
@@ -147,6 +152,8 @@ class _Worker:
                 channel.send(GivenBack(key=order.key, attempt=order.attempt))
         except StoreError as error:
             channel.send(Unwritten(key=order.key, attempt=order.attempt, message=str(error)))
+        except ConfigError:
+            pass  # it was told when it was defined
         except BaseException:
             if self._ending:
                 raise
@@ -159,3 +166,12 @@ class _Worker:
         while True:
             channel.send(Beat(vitals=runner.vitals(), events=self._events.taken()))
             await asyncio.sleep(BEAT_S)
+
+
+async def _open(digest: str, channel: Channel, context: ProcessContext) -> None:
+    """Find what a definition names, which may mean long imports, and tell what came of it."""
+    try:
+        await context.of(digest)
+        channel.send(Defined(digest=digest))
+    except ConfigError as error:
+        channel.send(Broken(message=str(error), digest=digest))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +20,8 @@ from deskroll.rollout.backends.wire import (
     Beat,
     Broken,
     Channel,
+    Define,
+    Defined,
     Dump,
     Ended,
     Finish,
@@ -29,9 +33,11 @@ from deskroll.rollout.backends.wire import (
     Setup,
     Stop,
     Unwritten,
+    Upward,
 )
 from deskroll.rollout.background import lost_part
-from deskroll.rollout.orders import Order, Vitals
+from deskroll.rollout.orders import AttemptName, Order, Vitals
+from deskroll.rollout.spec import Definition
 from deskroll.types import Episode, EpisodeKey, Event, Failure
 
 _END_S = 15.0
@@ -43,6 +49,13 @@ _BURIED_S = 5.0
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+class _Pending(NamedTuple):
+    """An attempt that was ordered."""
+
+    spec: str
+    end: asyncio.Future[Episode | None]
+
+
 class WorkerHandle:
     """Made by `WorkerHandle.start`; `run` orders an attempt; gone once `gone` is set."""
 
@@ -52,8 +65,8 @@ class WorkerHandle:
         self.gone = ""
         """Why it is no more; empty while it lives."""
         self._heard_at = running_time()
-        self.starting = True
-        """Whether it still imports what it works with; it says nothing meanwhile."""
+        self._importing = {""}
+        """What it has not said yet that it has imported: definitions by their digests, and what it is itself."""
         self.killed_for = ""
         self.last_words = ""
         """What workers had printed when it died: its own, and that of others."""
@@ -63,9 +76,13 @@ class WorkerHandle:
         """Why no worker can ever do this work."""
         self._channel = channel
         self._end = end
-        self._pending: dict[tuple[EpisodeKey, int], asyncio.Future[Episode | None]] = {}
-        self._kept: asyncio.Future[int] | None = None
-        """How many attempts come to their end, where it was told to give the others back."""
+        self._pending: dict[AttemptName, _Pending] = {}
+        self._defined: set[str] = set()
+        """The digests that it knows."""
+        self._unusable: dict[str, ConfigError] = {}
+        """Those of them that it cannot run, and why."""
+        self._asked_back: deque[asyncio.Future[int]] = deque()
+        """How many attempts come to their end, for each time that it was told to give some back, in order."""
         self._vitals = Vitals()
         self._heard_out = asyncio.Event()
 
@@ -83,20 +100,30 @@ class WorkerHandle:
         return running_time() - self._heard_at
 
     @property
+    def starting(self) -> bool:
+        """Whether it still imports what it works with; it may say nothing meanwhile."""
+        return bool(self._importing)
+
+    @property
     def load(self) -> int:
         """How many attempts it was ordered and has not ended."""
         return len(self._pending)
 
-    async def run(self, order: Order) -> Episode | None:
+    async def run(self, order: Order, definition: Definition) -> Episode | None:
         """Have one attempt run to its end; None where it was given back before that."""
         if self.gone:
             raise WorkerLost(self.gone)
+        if (unusable := self._unusable.get(order.spec)) is not None:
+            raise unusable
         name = (order.key, order.attempt)
-        future: asyncio.Future[Episode | None] = asyncio.get_running_loop().create_future()
-        self._pending[name] = future
+        pending = self._pending[name] = _Pending(order.spec, asyncio.get_running_loop().create_future())
+        if definition.digest not in self._defined:
+            self._defined.add(definition.digest)
+            self._importing.add(definition.digest)
+            self._channel.send(Define(definition=definition))
         self._channel.send(Run(order=order))
         try:
-            return await future
+            return await pending.end
         except asyncio.CancelledError:
             self.stop(order.key, order.attempt, None)
             raise
@@ -108,16 +135,18 @@ class WorkerHandle:
         failure = Failure.of(error) if error else None
         self._channel.send(Stop(key=key, attempt=attempt, failure=failure, visit=visit))
 
-    async def give_back(self) -> int:
-        """Have every attempt given back that has not begun; how many come to their end, as far as it tells in time."""
-        if self.gone:
+    async def give_back(self, attempts: Collection[AttemptName]) -> int:
+        """Have what has not begun given back; how many of these come to their end, as far as it tells in time."""
+        own = tuple(name for name in attempts if name in self._pending)
+        if self.gone or not own:
             return 0
-        self._kept = asyncio.get_running_loop().create_future()
-        self._channel.send(GiveBack())
+        kept: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._asked_back.append(kept)
+        self._channel.send(GiveBack(attempts=own))
         try:
-            return await asyncio.wait_for(self._kept, _TELL_S)
+            return await asyncio.wait_for(asyncio.shield(kept), _TELL_S)
         except TimeoutError:
-            return 0 if self.starting else self.load
+            return 0 if self.starting else len(own)
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write down where an attempt stands."""
@@ -133,24 +162,7 @@ class WorkerHandle:
         try:
             async for message in self._channel.upward():
                 self._heard_at = running_time()
-                match message:
-                    case Ended(episode=episode):
-                        self._resolve(episode.key, episode.attempt, episode)
-                    case GivenBack(key=key, attempt=attempt):
-                        self._resolve(key, attempt, None)
-                    case Kept(attempts=attempts):
-                        self._tell_kept(attempts)
-                    case Unwritten(key=key, attempt=attempt, message=text):
-                        self._resolve(key, attempt, StoreError(text))
-                    case Beat(vitals=vitals, events=events):
-                        self.starting, self._vitals = False, vitals
-                        for event in events:
-                            emit(event)
-                    case Broken(message=text):
-                        self.broken = ConfigError(text)
-                        self.lose(self.broken)
-                    case Ready():
-                        pass
+                self._hear(message, emit)
             why = await self._why_it_ended(last_words)
             self.lose(BackendLost(nursery.gone) if nursery.gone else WorkerLost(why))
         except msgspec.MsgspecError as error:
@@ -163,6 +175,34 @@ class WorkerHandle:
             self._heard_out.set()
             self.lose(WorkerLost(f"worker {self.pid} was let go"))
             await self._channel.close()
+
+    def _hear(self, message: Upward, emit: Callable[[Event], None]) -> None:
+        match message:
+            case Ended(episode=episode):
+                self._resolve(episode.key, episode.attempt, episode)
+            case GivenBack(key=key, attempt=attempt):
+                self._resolve(key, attempt, None)
+            case Kept(attempts=attempts):
+                self._tell_kept(attempts)
+            case Unwritten(key=key, attempt=attempt, message=text):
+                self._resolve(key, attempt, StoreError(text))
+            case Beat(vitals=vitals, events=events):
+                self._importing.discard("")
+                self._vitals = vitals
+                for event in events:
+                    emit(event)
+            case Broken(message=text, digest=""):
+                self.broken = ConfigError(text)
+                self.lose(self.broken)
+            case Defined(digest=digest):
+                self._importing.discard(digest)
+            case Broken(message=text, digest=digest):
+                self._importing.discard(digest)
+                self._unusable[digest] = ConfigError(text)
+                for key, attempt in [name for name, each in self._pending.items() if each.spec == digest]:
+                    self._resolve(key, attempt, self._unusable[digest])
+            case Ready():
+                pass
 
     def vitals(self) -> WorkerVitals:
         """What it does."""
@@ -196,11 +236,12 @@ class WorkerHandle:
         """Nothing is heard of it any more: whatever it had not ended, ends with this error."""
         if not self.gone:
             self.gone = str(error)
-            self._tell_kept(0)
-        for future in self._pending.values():
-            if not future.done():
+            while self._asked_back:
+                self._tell_kept(0)
+        for pending in self._pending.values():
+            if not pending.end.done():
                 self.lost += 1
-                future.set_exception(error)
+                pending.end.set_exception(error)
 
     async def dismiss(self) -> None:
         """Let it end, and hear the last of it; by force, where it does not: then that may be lost."""
@@ -221,17 +262,17 @@ class WorkerHandle:
                 pass
 
     def _resolve(self, key: EpisodeKey, attempt: int, result: Episode | DeskrollError | None) -> None:
-        future = self._pending.get((key, attempt))
-        if future is None or future.done():
+        pending = self._pending.get((key, attempt))
+        if pending is None or pending.end.done():
             return
         if isinstance(result, DeskrollError):
-            future.set_exception(result)
+            pending.end.set_exception(result)
         else:
-            future.set_result(result)
+            pending.end.set_result(result)
 
     def _tell_kept(self, attempts: int) -> None:
-        if self._kept is not None and not self._kept.done():
-            self._kept.set_result(attempts)
+        if self._asked_back and not (kept := self._asked_back.popleft()).done():
+            kept.set_result(attempts)
 
     async def _why_it_ended(self, last_words: Callable[[], str]) -> str:
         try:

@@ -1,0 +1,222 @@
+"""Runtime: what is expensive and shared, opened once: store, desktops, backend, permits, watchdog, control socket.
+
+It knows no tasks, and lives as long as its owner: a command, a service, a trainer. Jobs run on it, one after the other
+or side by side, under one set of permits.
+
+Guarantees: whatever ends it, no desktop, worker or socket of its own is left, and what was done can be resumed. What
+watches over it while it goes on cannot die unseen: every job ends with that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from deskroll.desktops.base import DesktopSpec
+from deskroll.rollout.backends import Backend
+from deskroll.rollout.backends.inline import InlineBackend
+from deskroll.rollout.backends.process import ProcessBackend
+from deskroll.rollout.background import in_background
+from deskroll.rollout.config import Resources
+from deskroll.rollout.control import Steering, serve_control
+from deskroll.rollout.desktop_journal import DesktopJournal
+from deskroll.rollout.desktops import Desktops
+from deskroll.rollout.engine import Engine, Prepare
+from deskroll.rollout.folder import open_store
+from deskroll.rollout.job import Job
+from deskroll.rollout.job_run import JobRun
+from deskroll.rollout.leftovers import leaving_nothing
+from deskroll.rollout.limits import Limits
+from deskroll.rollout.orders import WorkerSetup
+from deskroll.rollout.plan import failed_before
+from deskroll.rollout.pool_watch import PoolWatch
+from deskroll.rollout.preparing import check_tasks, desktops_wanted, prepare_envs
+from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, attention, endpoints_of, what_limits
+from deskroll.rollout.watchdog import Watchdog
+from deskroll.store import RunStore
+from deskroll.types import Episode, EventSink, Task, guarded
+
+_MOST_SHOWN = 200
+
+
+class Runtime:
+    """Made by `Runtime.open`."""
+
+    def __init__(
+        self, resources: Resources, engine: Engine, desktops: Desktops, questions: dict[str, str] | None = None
+    ) -> None:
+        self.resources = resources
+        self.engine = engine
+        self.store = engine.store
+        self.used_up = ""
+        """Which limit of the whole run has stopped it, in words."""
+        self.desktops = desktops
+        """Where its desktops come from."""
+        self._pool_watch = PoolWatch(desktops, engine.deaths, resources.pool_wait)
+        self._watchdog = Watchdog(engine.backend, resources.watchdog, sink=engine.sink)
+        self._started_at = time.time()
+        self._group_size = 1
+        self._questions = {} if questions is None else questions
+        """What is asked in each task, by its id: for results.jsonl."""
+        engine.on_judged.append(self._learn)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        resources: Resources | None = None,
+        *,
+        store: str | Path | RunStore,
+        leases: Mapping[DesktopSpec, int] | None = None,
+        sink: EventSink | None = None,
+    ) -> AsyncIterator[Runtime]:
+        """Open it for the length of the block, with its results in `store`: a folder, which is made or resumed.
+
+        `leases`: how many leases of desktops there will be in all, where that is known from the start.
+        """
+        resources = resources or Resources()
+        journal = DesktopJournal(guarded(sink))
+        async with leaving_nothing(), AsyncExitStack() as stack:
+            questions: dict[str, str] = {}
+            if not isinstance(store, RunStore):
+                store = await stack.enter_async_context(open_store(store, resources, questions))
+            journal.store = store
+            desktops = await stack.enter_async_context(Desktops(resources, journal))
+            if leases:
+                await desktops.open(leases, all_told=True)
+            backend = await stack.enter_async_context(_open_backend(resources, store, desktops, journal))
+            limits = Limits(resources.num_rollouts, resources.max_concurrent_rollouts, resources.reserved)
+            engine = Engine(backend, store, limits, sink=journal, history=failed_before(store.index))
+            store.index.forget_text()
+            runtime = cls(resources, engine, desktops, questions)
+            stack.push_async_callback(engine.close)
+            steering = Steering(status=runtime.status, change=limits.change, stop=runtime.stop)
+            socket = await stack.enter_async_context(serve_control(steering, store.info.run_id, resources.metrics))
+            store.note(socket=socket)
+            await stack.enter_async_context(runtime.watched())
+            yield runtime
+
+    @property
+    def folder(self) -> str:
+        """Where its results are kept."""
+        return self.store.storage.root
+
+    def run(self, job: Job) -> JobRun:
+        """Start a job: `async for group in runtime.run(job)` yields its groups as they finish."""
+        return self.run_prepared(job, self._prepare)
+
+    def run_prepared(self, job: Job, prepare: Prepare | None = None) -> JobRun:
+        """Start a job whose tasks were checked and made ready, or are by `prepare`."""
+        self._watchdog.expect(job.name, job.spec)
+        self._group_size = job.group_size
+        return self.engine.run(job, prepare)
+
+    def stop(self, now: bool = False) -> None:
+        """Start nothing more, of any job, and give back what has not begun; `now`: end what runs, too."""
+        self.engine.stop(now=now)
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Watch over it for the length of the block: where something that jobs need is gone, they end."""
+        async with in_background(self._watches()) as died:
+            ends = (self.store.failed, self._pool_watch.gone, died)
+            watching = asyncio.create_task(self._end_jobs(ends))
+            try:
+                yield
+            finally:
+                watching.cancel()
+                await asyncio.wait((watching,))
+
+    def status(self) -> RunStatus:
+        """What it does at this moment."""
+        engine, workers = self.engine, self.engine.backend.workers()
+        running, limits = engine.running, engine.limits
+        activities, endpoints = activities_of(workers, running), endpoints_of(workers)
+        standing = engine.tally.standing()
+        stages = dict(Counter(str(each.stage) for each in activities))
+        stuck = attention(activities, endpoints, workers, self.resources.watchdog.notice_after)
+        pool, no_pool = self._pool_watch.status, self._pool_watch.attention()
+        return RunStatus(
+            run_id=self.store.info.run_id,
+            folder=self.folder,
+            pid=os.getpid(),
+            epoch=self.store.epoch,
+            started_at=self._started_at,
+            at=time.time(),
+            stopping=engine.stopping,
+            used_up=self.used_up,
+            standing=standing,
+            jobs=tuple(job.status() for job in engine.jobs.values()),
+            in_flight=len(running),
+            waiting=limits.episodes.waiting,
+            samples=self._group_size,
+            num_rollouts=limits.episodes.most,
+            max_concurrent_rollouts=limits.groups.most,
+            stages=stages,
+            activities=tuple(activities[:_MOST_SHOWN]),
+            endpoints=tuple(endpoints),
+            workers=tuple(
+                WorkerStatus(
+                    name=each.name,
+                    pid=each.pid,
+                    running=each.load,
+                    rss_mb=each.rss_mb,
+                    silent_s=each.silent_s,
+                    isolated=each.isolated,
+                )
+                for each in workers
+            ),
+            pool=pool,
+            attention=(*no_pool, *stuck),
+            limit=what_limits(
+                standing,
+                len(running),
+                limits.episodes.most,
+                stages,
+                endpoints,
+                pool_limit=pool.limit if pool else None,
+                no_pool=bool(no_pool),
+                stopping=engine.stopping,
+            ),
+        )
+
+    def _watches(self) -> dict[str, Coroutine[object, object, None]]:
+        """What watches over it, by name."""
+        return {"the watchdog": self._watchdog.watch(), "the look at the pool": self._pool_watch.watch()}
+
+    async def _end_jobs(self, ends: Sequence[asyncio.Future[Any]]) -> None:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        self.engine.fail(next(each.result() for each in ends if each.done()))
+
+    def _learn(self, episode: Episode, again: bool) -> None:
+        """An attempt has ended: the watchdog learns from it."""
+        self._watchdog.usual.learn(episode)
+
+    async def _prepare(self, job: Job, tasks: Sequence[Task]) -> None:
+        """Check tasks, make ready what their environments share, and have desktops where they need some."""
+        check_tasks(job.spec, tasks)
+        self._questions |= {task.id: task.instruction for task in tasks}
+        await asyncio.to_thread(prepare_envs, job.spec, tasks, Path(job.folder))
+        if wanted := Counter(spec for _, spec in desktops_wanted(job.spec, tasks)):
+            await self.desktops.open(wanted)
+
+
+@asynccontextmanager
+async def _open_backend(
+    resources: Resources, store: RunStore, desktops: Desktops, sink: EventSink
+) -> AsyncIterator[Backend]:
+    """Where episodes run."""
+    setup = WorkerSetup(storage=store.storage.root, pool=desktops.at, plan=desktops.plan, pool_wait=desktops.wait)
+    if resources.backend == "inline":
+        async with InlineBackend(setup, leases=desktops, sink=sink) as inline:
+            yield inline
+        return
+    keep = (store.lock_fd,) if store.lock_fd is not None else ()
+    async with ProcessBackend(setup, resources, keep=keep, sink=sink) as processes:
+        yield processes
