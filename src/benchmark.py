@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from deskroll.cli.loops import run_to_end
+from deskroll.conduct.loops import run_to_end
 from deskroll.errors import EvaluatorError, InputError
 from deskroll.host.home import expand_home
 from deskroll.models.client import ModelClient

@@ -29,7 +29,7 @@ if _SRC not in sys.path:
 try:
     import click
 
-    from deskroll.cli.main import run_command
+    from deskroll.conduct.program import run_command
     from deskroll.errors import ConfigError, InputError
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] == "deskroll":
@@ -41,7 +41,7 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from benchmark import Benchmark
-    from deskroll.cli.run_session import Ended
+    from deskroll.conduct.run import Ended
     from deskroll.rollout.config import RunConfig
     from deskroll.store.results import Result
     from deskroll.types import Task
@@ -102,10 +102,10 @@ def _rollout(config: ParallelRolloutConfig, benchmark: Benchmark) -> tuple[list[
 
 
 def _run(config: ParallelRolloutConfig, benchmark: Benchmark) -> tuple[list[RolloutRecord], Ended]:
-    from deskroll.cli.console import stderr  # noqa: PLC0415
-    from deskroll.cli.log_lines import LogLines  # noqa: PLC0415
-    from deskroll.cli.loops import run_to_end  # noqa: PLC0415
-    from deskroll.cli.run_session import conduct  # noqa: PLC0415
+    from deskroll.conduct.console import stderr  # noqa: PLC0415
+    from deskroll.conduct.log_lines import LogLines  # noqa: PLC0415
+    from deskroll.conduct.loops import run_to_end  # noqa: PLC0415
+    from deskroll.conduct.run import conduct  # noqa: PLC0415
     from deskroll.models.settings import load_env  # noqa: PLC0415
 
     load_env(Path.cwd())
@@ -191,7 +191,7 @@ def _run_config(config: ParallelRolloutConfig, benchmark: Benchmark, output_dir:
     """The run that the documents' names describe, checked to the last option."""
     from deskroll.config import check  # noqa: PLC0415
     from deskroll.rollout.config import RunConfig  # noqa: PLC0415
-    from deskroll.rollout.loading import checked_run  # noqa: PLC0415
+    from deskroll.rollout.loading import check_run  # noqa: PLC0415
 
     settings: dict[str, Any] = {
         "tasks": str(benchmark.data_path),
@@ -207,7 +207,7 @@ def _run_config(config: ParallelRolloutConfig, benchmark: Benchmark, output_dir:
     settings["env_options"] |= {name: value for name, value in config.env_kwargs.items() if name not in _DESKTOPS}
     for name, value in _agent(config).items():
         _put(settings, _AGENT[name], value)
-    return checked_run(check(RunConfig, settings, "ParallelRolloutConfig"), list(benchmark.tasks))
+    return check_run(check(RunConfig, settings, "ParallelRolloutConfig"), list(benchmark.tasks))
 
 
 _OWN_NAMES = (

@@ -20,7 +20,7 @@ from pathlib import Path
 
 _LONGEST_S = 150
 _WARM = (
-    "deskroll.cli.run", "deskroll.cli.run_plan", "deskroll.cli.run_session", "deskroll.cli.status",
+    "deskroll.cli.run", "deskroll.cli.run_plan", "deskroll.conduct.run", "deskroll.cli.status",
     "deskroll.envs.math", "deskroll.envs.osworld.env", "deskroll.agents.chat",
     "deskroll.desktops.providers.sim.provider",
 )  # fmt: skip

@@ -29,6 +29,7 @@ ROWS: Sequence[set[str]] = (
     {"tasks", "desktops", "scoring", "store", "suites"},
     {"envs", "agents", "report", "export"},
     {"rollout"},
+    {"conduct"},
     {"viewer", "service", "train"},
     {"cli"},
 )

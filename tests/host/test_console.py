@@ -7,7 +7,7 @@ import logging
 
 from rich.table import Table
 
-from deskroll.cli.log_lines import LogLines
+from deskroll.conduct.log_lines import LogLines
 from deskroll.host.console import PlainConsole
 
 ODD = "agent x/wild.py:A: [red]ctor[/red] :smile: [/nothing]"

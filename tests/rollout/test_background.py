@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from deskroll.cli.run_view import Progress
+from deskroll.conduct.view import Progress
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool import PoolStatus
 from deskroll.errors import BackgroundLost, DeathCause, DeskrollError, DesktopLost, PoolGone

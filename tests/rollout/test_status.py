@@ -9,7 +9,7 @@ from collections import Counter
 import msgspec
 import pytest
 
-from deskroll.cli.run_view import line, status_view
+from deskroll.conduct.view import line, status_view
 from deskroll.desktops.pool.meter import NOTHING_LIMITS
 from deskroll.errors import FailureClass
 from deskroll.host.console import PlainConsole

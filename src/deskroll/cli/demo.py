@@ -40,7 +40,7 @@ def demo(output_dir: Path, num_vms: int) -> None:
     Needs no key, no VM and no container engine. The same by hand:  deskroll run suite:desk --agent oracle --num-vms 4.
     Exits with 1 when something did not come out as it should.
     """
-    from deskroll.cli.run_session import conduct  # noqa: PLC0415
+    from deskroll.conduct.run import conduct  # noqa: PLC0415
     from deskroll.report.html import write_html  # noqa: PLC0415
     from deskroll.rollout.loading import load_run  # noqa: PLC0415
     from deskroll.suites import small_tasks  # noqa: PLC0415

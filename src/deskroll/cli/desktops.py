@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from deskroll.cli import program
 from deskroll.cli.places import LocalPath
+from deskroll.conduct.program import program
 from deskroll.errors import GuestError, InputError, plain
 
 if TYPE_CHECKING:

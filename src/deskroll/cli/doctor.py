@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import msgspec
 
-from deskroll.cli import program
+from deskroll.conduct.program import program
 
 
 @click.command(epilog="Example:  deskroll doctor --json | jq '.checks[] | select(.ok | not)'")

@@ -159,7 +159,7 @@ def _progress() -> Iterator[Tell]:
     """A bar on a terminal, elsewhere a line now and then."""
     from rich.progress import Progress  # noqa: PLC0415
 
-    from deskroll.cli.console import stderr  # noqa: PLC0415
+    from deskroll.conduct.console import stderr  # noqa: PLC0415
 
     console = stderr()
     last = time.monotonic()

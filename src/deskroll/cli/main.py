@@ -1,21 +1,15 @@
-"""`deskroll`: finds the command, and turns errors into one message and an exit code.
+"""`deskroll`: finds the command, and runs it.
 
-Exit codes: 0 all went well; 1 something did not; 2 bad input or something to install first; 130 interrupted.
 Nothing heavy is imported here, so that `--help` answers at once.
 """
 
 from __future__ import annotations
 
-import errno
 import importlib
-import io
-import os
-import sys
 
 import click
 
-from deskroll.cli.terminals import lasting
-from deskroll.errors import DeskrollError, InputError, MissingDependency, plain
+from deskroll.conduct.program import run_command
 
 _COMMANDS = {
     "demo": ("deskroll.cli.demo:demo", "Four desktops side by side, each with a real program. No key needed."),
@@ -74,37 +68,3 @@ def cli() -> None:
 def main() -> None:
     """Entry point of the `deskroll` program."""
     run_command(cli)
-
-
-def run_command(command: click.Command) -> None:
-    """Run a command as a program: errors are one message, and the process ends with the exit code."""
-    sys.stdout, sys.stderr = lasting(sys.stdout), lasting(sys.stderr)
-    try:
-        code = command.main(standalone_mode=False)
-        sys.stdout.flush()
-    except click.exceptions.Abort:
-        code = 130
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        code = 130
-    except click.ClickException as error:
-        said = io.StringIO()
-        error.show(said)
-        click.echo(_shown(said.getvalue()), err=True)
-        code = 2
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        # There is no room left for what we print.
-        sys.stderr.write(f"deskroll: cannot write: {error.strerror}\n")
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  (what is left in the buffer has nowhere to go)
-        code = 1
-    except DeskrollError as error:
-        click.echo(f"deskroll: {_shown(str(error))}", err=True)
-        code = 2 if isinstance(error, (InputError, MissingDependency)) else 1
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-def _shown(message: str) -> str:
-    """A message without the orders to a terminal that a name in it may hold."""
-    return plain(message, len(message), keep="\n\t")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskroll.cli import program
 from deskroll.cli.desktops import TOKEN_VARIABLE, parse_size
 from deskroll.cli.places import LocalPath
+from deskroll.conduct.program import program
 from deskroll.errors import InputError, plain
 from deskroll.report.words import counted
 

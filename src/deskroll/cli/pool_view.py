@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from deskroll.cli.terminals import is_unread
+from deskroll.conduct.terminals import is_unread
 from deskroll.desktops.pool.slot import State
 from deskroll.host.console import PlainConsole
 from deskroll.report.words import counted, duration

@@ -13,11 +13,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from deskroll.cli.console import stderr
-from deskroll.cli.interrupts import Interrupts
-from deskroll.cli.log_lines import LogLines
-from deskroll.cli.run_session import with_model
-from deskroll.cli.run_view import Progress
+from deskroll.conduct.console import stderr
+from deskroll.conduct.interrupts import Interrupts
+from deskroll.conduct.log_lines import LogLines
+from deskroll.conduct.models import answering_models
+from deskroll.conduct.view import Progress
 from deskroll.errors import InputError, NoDesktop, plain
 from deskroll.export.difference import side_by_side
 from deskroll.export.output import writing
@@ -38,7 +38,7 @@ async def conduct(source: Source, tolerance: float, output: Path | None, *, scor
         interrupts = stack.enter_context(Interrupts(console))  # first, so that no signal leaves the folder behind
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="deskroll-replay-"))
         stack.enter_context(LogLines(console))
-        config = await stack.enter_async_context(with_model(source.replay_config(folder, score=score)))
+        config = await stack.enter_async_context(answering_models(source.replay_config(folder, score=score)))
         try:
             async with Session.open(config, [source.task]) as session:
                 async with Progress(console, session.status).shown():

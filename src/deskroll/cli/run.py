@@ -100,10 +100,10 @@ def run(
     begun is finished, the rest is left. Twice: stop now. Either way no desktop is left, and --resume goes on. Exit code
     0: every episode was scored; 1: some were not; 2: bad input; 130: interrupted.
     """
-    from deskroll.cli.console import stderr  # noqa: PLC0415
-    from deskroll.cli.log_lines import LogLines  # noqa: PLC0415
     from deskroll.cli.run_plan import show_plan  # noqa: PLC0415
-    from deskroll.cli.run_session import conduct  # noqa: PLC0415
+    from deskroll.conduct.console import stderr  # noqa: PLC0415
+    from deskroll.conduct.log_lines import LogLines  # noqa: PLC0415
+    from deskroll.conduct.run import conduct  # noqa: PLC0415
     from deskroll.models.settings import load_env  # noqa: PLC0415
     from deskroll.rollout.loading import load_run, resume_run  # noqa: PLC0415
 

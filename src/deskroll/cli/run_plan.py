@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from deskroll.cli.run_view import plan_table
+from deskroll.conduct.view import plan_table
 from deskroll.desktops.providers import make_provider
 from deskroll.errors import DeskrollError
 from deskroll.host.console import PlainConsole

@@ -23,7 +23,7 @@ def ls(folder: str, as_json: bool) -> None:
     """
     import msgspec  # noqa: PLC0415
 
-    from deskroll.cli import program  # noqa: PLC0415
+    from deskroll.conduct.program import program  # noqa: PLC0415
     from deskroll.report import terminal  # noqa: PLC0415
     from deskroll.report.listing import line_of, listed  # noqa: PLC0415
     from deskroll.store import list_runs  # noqa: PLC0415

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskroll.cli.terminals import is_unread
+from deskroll.conduct.terminals import is_unread
 
 if TYPE_CHECKING:
     from deskroll.rollout.status import RunStatus
@@ -25,7 +25,7 @@ def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | N
 
     RUN is its folder; without one, the live run of yours on this machine.
     """
-    from deskroll.cli.run_view import status_view  # noqa: PLC0415
+    from deskroll.conduct.view import status_view  # noqa: PLC0415
     from deskroll.report.terminal import console as stdout  # noqa: PLC0415
     from deskroll.rollout.asking import ask, change_limits, find_live, stop_run  # noqa: PLC0415
 

@@ -24,13 +24,21 @@ class PlainConsole(Console):
     """
 
     def __init__(
-        self, *, file: IO[str] | None = None, stderr: bool = False, width: int | None = None, highlight: bool = True
+        self,
+        *,
+        file: IO[str] | None = None,
+        stderr: bool = False,
+        width: int | None = None,
+        highlight: bool = True,
+        quiet: bool = False,
     ) -> None:
-        super().__init__(file=file, stderr=stderr, width=width, highlight=highlight, markup=False, emoji=False)
+        super().__init__(
+            file=file, stderr=stderr, width=width, highlight=highlight, quiet=quiet, markup=False, emoji=False
+        )
 
     def print(self, *objects: Any, **settings: Any) -> None:
         """Print; where no terminal is, without the blanks that fill tables up to its width."""
-        if self.is_terminal:
+        if self.is_terminal or self.quiet:
             super().print(*objects, **settings)
             return
         with self.capture() as captured:

@@ -37,11 +37,13 @@ SCRIPTED = "scripted:"
 
 def load_run(path: Path | None, overrides: Sequence[Override]) -> tuple[RunConfig, list[Task]]:
     """The settings of a new run, checked to the last option, and its tasks."""
-    return _checked(load(RunConfig, path, overrides))
+    return _load_tasks(load(RunConfig, path, overrides))
 
 
-def resume_run(given: str, overrides: Sequence[Override]) -> tuple[str, RunConfig, list[Task]]:
-    """The folder, the settings and the tasks of a run that is to go on."""
+def resume_run(
+    given: str, overrides: Sequence[Override], tasks: list[Task] | None = None
+) -> tuple[str, RunConfig, list[Task]]:
+    """The folder, the settings and the tasks of a run that is to go on; `tasks` where they come from no file."""
     given = expand_home(given)
     if Path(given).is_file() and Path(given).name != "run.json":
         raise InputError(f"{given} is a file, and no run; name the folder of a run (<output_dir>/<run_id>)")
@@ -56,25 +58,25 @@ def resume_run(given: str, overrides: Sequence[Override]) -> tuple[str, RunConfi
     for setting in masked_settings(info.config):
         if setting not in map(_field, overrides):
             raise InputError(f"{name}: {setting} was a secret and is not kept; give it again: --set {setting}=...")
-    config, tasks = _checked(load(RunConfig, None, overrides, base=without_masked(info.config), name=name))
-    return root, config, tasks
+    config = load(RunConfig, None, overrides, base=without_masked(info.config), name=name)
+    return root, *(_load_tasks(config) if tasks is None else check_run(config, tasks))
 
 
 def _field(override: Override) -> str:
     return override[0] if isinstance(override, tuple) else override.partition("=")[0].strip()
 
 
-def _checked(config: RunConfig) -> tuple[RunConfig, list[Task]]:
+def _load_tasks(config: RunConfig) -> tuple[RunConfig, list[Task]]:
     if not config.tasks:
         raise InputError("no tasks are given: name a file of tasks (JSON or JSONL), e.g. deskroll run tasks.jsonl")
     # A path that holds from everywhere; a suite that is part of a package has its name.
     path = Path(config.tasks) if is_bundled(config.tasks) else Path(config.tasks).absolute()
     root = Path(config.tasks_root).absolute() if config.tasks_root else None
     tasks = load_tasks(path, limit=config.limit, root=root, only=Selection(**config.only.model_dump()))
-    return checked_run(config.model_copy(update={"tasks": str(path), "tasks_root": str(root or "")}), tasks)
+    return check_run(config.model_copy(update={"tasks": str(path), "tasks_root": str(root or "")}), tasks)
 
 
-def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[Task]]:
+def check_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[Task]]:
     """The settings as they will be used, with these tasks; `InputError` where they cannot be."""
     models = {"model": _placed(config.model, _beside(config.tasks, ".script.yaml"), "model")}
     if config.judge is not None:
@@ -97,6 +99,8 @@ def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[T
 
 def _beside(tasks: str, suffix: str) -> Path:
     """The file that stands beside the tasks, whether they are a file or a folder."""
+    if not tasks:
+        return Path(f"tasks{suffix}")  # they were given in Python
     return (tasks_folder(tasks) if is_bundled(tasks) else Path(tasks)).with_suffix(suffix)
 
 

@@ -145,6 +145,11 @@ def find_run(path: str | Path, *, newest: bool = False) -> str:
     raise InputError(f"{plain(text)} holds {len(runs)} runs: name one of them (newest first):\n{listed}{more}")
 
 
+def open_run(path: str | Path) -> Run:
+    """The run that `path` means, to be read: its folder, or one that holds it alone."""
+    return Run.open(find_run(path))
+
+
 def list_runs(path: str | Path) -> list[str]:
     """The folders of all runs in a folder, newest first; that of a run itself is one."""
     text = _folder(path)

@@ -38,8 +38,11 @@ _HOW = {
 """How tasks are written, by the suffix of their file; else in a folder."""
 
 
-def load_tasks(path: Path, *, limit: int | None = None, root: Path | None = None, only: Selection = _ALL) -> list[Task]:
+def load_tasks(
+    path: str | Path, *, limit: int | None = None, root: Path | None = None, only: Selection = _ALL
+) -> list[Task]:
     """Read all tasks, or those that are selected, or the first `limit` of them; `root` holds the tasks of a suite."""
+    path = Path(path)
     tasks: dict[str, tuple[Task, str]] = {}
     for where, raw, domain in _objects(path, root):
         task = parse_task(raw, where, domain)

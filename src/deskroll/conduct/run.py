@@ -1,4 +1,4 @@
-"""A run on the command line: opened, shown, interrupted, summed up."""
+"""One run from beginning to end: opened, shown, interrupted, summed up."""
 
 from __future__ import annotations
 
@@ -6,34 +6,25 @@ import asyncio
 import logging
 import shlex
 import socket
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 import msgspec
 from rich.console import Console
 
-from deskroll.agents import agent_kind, dialect_of, model_protocol
-from deskroll.cli import program
-from deskroll.cli.console import stderr
-from deskroll.cli.interrupts import Interrupts
-from deskroll.cli.log_lines import LogLines
-from deskroll.cli.run_view import Progress
-from deskroll.errors import ConfigError, DeskrollError, InputError, ModelError, NoDesktop, StoreError
-from deskroll.models.base import ModelRefused
-from deskroll.models.client import ModelClient
-from deskroll.models.dialect import Dialect
-from deskroll.models.listed import is_listed, unlisted
-from deskroll.models.openai import OpenAIChat
-from deskroll.models.scripted import Script, ScriptedServer
-from deskroll.models.settings import ModelSettings
+from deskroll.conduct.console import stderr
+from deskroll.conduct.interrupts import Interrupts
+from deskroll.conduct.log_lines import LogLines
+from deskroll.conduct.models import answering_models
+from deskroll.conduct.program import program
+from deskroll.conduct.view import Progress
+from deskroll.errors import DeskrollError, InputError, NoDesktop, StoreError
 from deskroll.report import terminal
 from deskroll.report.results import Results
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.loading import SCRIPTED
 from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files
 from deskroll.rollout.preparing import unjudged
 from deskroll.rollout.session import Session
@@ -42,7 +33,6 @@ from deskroll.store.paths import attempt_folder
 from deskroll.types import Episode, Task
 
 _log = logging.getLogger(__name__)
-_CHECK_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -62,9 +52,11 @@ class Ended:
         _tell_end(stderr(), self.results, self.folder, self.more, as_json=as_json)
 
 
-async def conduct(config: RunConfig, tasks: Sequence[Task], root: str = "", *, force: bool = False) -> Ended:
-    """Run it to its end, or until it is interrupted, with its progress shown."""
-    console = stderr()
+async def conduct(
+    config: RunConfig, tasks: Sequence[Task], root: str = "", *, force: bool = False, quiet: bool = False
+) -> Ended:
+    """Run it to its end, or until it is interrupted, with its progress shown unless `quiet`."""
+    console = stderr(quiet=quiet)
     raise_open_files()
     check_open_files(min(config.num_rollouts, len(tasks) * config.group_size))
     asyncio.get_running_loop().set_exception_handler(tell_open_files)
@@ -72,8 +64,9 @@ async def conduct(config: RunConfig, tasks: Sequence[Task], root: str = "", *, f
         _refuse_live(root)
     async with AsyncExitStack() as stack:
         interrupts = stack.enter_context(Interrupts(console))
-        config = await stack.enter_async_context(with_model(config))
-        stack.enter_context(LogLines(console))
+        config = await stack.enter_async_context(answering_models(config))
+        if not quiet:
+            stack.enter_context(LogLines(console))
         if blind := unjudged(config, tasks):
             _log.warning("%s", blind)
         try:
@@ -116,66 +109,6 @@ def _refuse_live(root: str) -> None:
         f"run {root} is live, in process {holder.pid}: see  {program()} status {shlex.quote(root)}  "
         f"(--stop ends it), and resume it when it has ended"
     )
-
-
-@asynccontextmanager
-async def with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
-    """The settings with models that answer: checked, or served here where they are scripts."""
-    limited = next((name for name in ("max_cost_usd", "run_cost_usd") if getattr(config.limits, name) is not None), "")
-    async with AsyncExitStack() as stack:
-        served = {}
-        if model_protocol(kind := agent_kind(config.agent)) != "none":
-            served["model"] = await stack.enter_async_context(
-                _answering(config.model, "model", dialect_of(kind), limited=limited)
-            )
-        if config.judge is not None and config.evaluate:
-            served["judge"] = await stack.enter_async_context(
-                _answering(config.judge, "judge", OpenAIChat, limited=limited)
-            )
-        yield config.model_copy(update=served)
-
-
-@asynccontextmanager
-async def _answering(
-    model: ModelSettings, name: str, dialect: type[Dialect], *, limited: str
-) -> AsyncIterator[ModelSettings]:
-    """One model; `limited` names the limit for which its price must be known."""
-    if not model.name.startswith(SCRIPTED):
-        await _check_model(model, name, dialect, limited=limited)
-        yield model
-        return
-    if dialect is not OpenAIChat:
-        raise ConfigError(
-            f"{name}.name is {model.name!r}: a script speaks OpenAI's protocol, and this agent another one"
-        )
-    path = Path(model.name.removeprefix(SCRIPTED))
-    if not path.is_file():
-        raise ConfigError(f"{name}.name is {model.name!r}, and {str(path)!r} is no file; write scripted:FILE")
-    script = Script.load(path)
-    if limited and model.price is None:
-        raise ConfigError(f"limits.{limited} is set, and nobody knows the price of a script: set {name}.price, too")
-    async with ScriptedServer(script) as server:
-        yield model.model_copy(update={"base_url": server.url})
-
-
-async def _check_model(model: ModelSettings, name: str, dialect: type[Dialect], *, limited: str) -> None:
-    """Find out before any desktop is started that a model cannot be asked."""
-    settings = model.model_copy(update={"timeout": _CHECK_S, "retries": 1})
-    async with ModelClient(settings, dialect) as client:
-        try:
-            listed = await client.check()
-            if listed and not is_listed(model.name, listed):
-                _tell(stderr(), f"{name}: {unlisted(model.name, client.address.shown, listed)}")
-            if limited and not client.knows_price:
-                unknown = f"the price of {model.name} is not known"
-                raise ConfigError(f"limits.{limited} is set, and {unknown}: set {name}.price, too")
-        except ModelRefused as error:
-            raise ConfigError(f"{name}: {error}") from None
-        except ModelError as error:
-            raise ConfigError(
-                f"{name}: {error}; set {dialect.vendor.url_variable} (or {name}.base_url) and "
-                f"{dialect.vendor.key_variable}, or name a script: scripted:FILE"
-            ) from None
 
 
 def _tell_end(console: Console, results: Results, folder: str, more: str, *, as_json: bool) -> None:

@@ -1,0 +1,75 @@
+"""`deskroll.run`: tasks in, episodes out, from plain Python: a script, a notebook, a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from deskroll.conduct.loops import run_to_end
+from deskroll.conduct.run import conduct
+from deskroll.config import check
+from deskroll.errors import ConfigError, InputError
+from deskroll.models.settings import ModelSettings, load_env
+from deskroll.rollout.config import RunConfig
+from deskroll.rollout.loading import check_run, load_run, resume_run
+from deskroll.store import Run
+from deskroll.tasks import parse_task
+from deskroll.types import Episode, Task
+
+
+class Episodes(list[Episode]):
+    """The outcome of every episode, in the order of the plan, and where all that is known of them is kept."""
+
+    def __init__(self, episodes: Sequence[Episode], folder: str) -> None:
+        super().__init__(episodes)
+        self.folder = folder
+        """The run's folder: for `deskroll.open_run`, or `deskroll report`."""
+
+
+def run(
+    tasks: str | Path | Sequence[Task] | Sequence[Mapping[str, Any]] = "",
+    *,
+    agent: str | None = None,
+    model: str | Mapping[str, Any] | ModelSettings | None = None,
+    resume: str | Path = "",
+    progress: bool = True,
+    **settings: Any,
+) -> Episodes:
+    """Run an agent on tasks, in parallel, and score every attempt; blocks until all of it is done.
+
+    `tasks` are what `deskroll run` takes (a file, a folder, `suite:NAME`), tasks, or objects as they stand in a file.
+    `model` is a name, or settings of a model by name; every other setting of a run (docs/running.md) has its own name
+    here: `env`, `num_rollouts`, `num_vms`, `group_size`, `limits={"max_turns": 10}`. `resume` goes on with a run, of
+    whose folder only what is missing is done. Bad input is an `InputError`; Ctrl-C releases everything and is raised
+    again.
+
+        episodes = deskroll.run("tasks.jsonl", agent="chat", model="my-model", num_vms=4)
+    """
+    load_env(Path.cwd())
+    if agent is not None:
+        settings["agent"] = agent
+    if model is not None:
+        settings["model"] = {"name": model} if isinstance(model, str) else model
+    root, config, loaded = _read(tasks, str(resume), settings)
+    ended = run_to_end(conduct(config, loaded, root, quiet=not progress))
+    if ended.interrupted:
+        raise KeyboardInterrupt
+    return Episodes(Run.open(ended.folder).outcomes(), ended.folder)
+
+
+def _read(
+    tasks: str | Path | Sequence[Task] | Sequence[Mapping[str, Any]], resume: str, settings: dict[str, Any]
+) -> tuple[str, RunConfig, list[Task]]:
+    """The folder of the run that goes on (or nothing), the settings and the tasks."""
+    overrides = list(settings.items())
+    if isinstance(tasks, str | Path):
+        overrides += [("tasks", str(tasks))] if tasks else []
+        return resume_run(resume, overrides) if resume else ("", *load_run(None, overrides))
+    if "tasks" in settings or "limit" in settings or "only" in settings:
+        raise ConfigError("tasks are given as they are: choose among them there; tasks, limit and only are for files")
+    loaded = [each if isinstance(each, Task) else parse_task(dict(each), f"task {n}") for n, each in enumerate(tasks)]
+    if not loaded:
+        raise InputError("no tasks are given")
+    config = check(RunConfig, settings, "deskroll.run")
+    return resume_run(resume, overrides, loaded) if resume else ("", *check_run(config, loaded))

@@ -1,0 +1,120 @@
+"""`import deskroll`: its public names, `deskroll.run` in scripts, threads and running loops, and the page about it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import deskroll
+from deskroll.models.scripted import Script, ScriptedServer
+
+ROOT = Path(__file__).parent.parent
+ANSWERS = "replies:\n  - turns: [{text: '42'}]\n"
+TASKS = [{"id": f"t{n}", "question": f"What is 6*7? ({n})", "answer": "42"} for n in range(3)]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with a script."""
+    (tmp_path / "answers.yaml").write_text(ANSWERS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(tasks: Any = TASKS, **settings: Any) -> deskroll.Episodes:
+    given = {"env": "math", "model": "scripted:answers.yaml", "backend": "inline", "progress": False, **settings}
+    return deskroll.run(tasks, **given)
+
+
+def test_every_public_name_is_there_and_importing_is_light() -> None:
+    assert all(getattr(deskroll, name) is not None for name in deskroll.__all__)
+    assert set(deskroll.__all__) <= set(dir(deskroll))
+    with pytest.raises(AttributeError, match="has no attribute 'Runtimes'"):
+        _ = deskroll.Runtimes  # type: ignore[attr-defined]
+    code = "import deskroll, sys; print([name for name in sys.modules if name.split('.')[0] in sys.argv[1:]])"
+    heavy = ["aiohttp", "pydantic", "msgspec", "rich", "click", "numpy"]
+    told = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_a_run_returns_its_episodes(place: Path) -> None:
+    episodes = run(num_rollouts=2, group_size=2)
+    assert [(each.key.task, each.key.sample, each.score.value) for each in episodes] == [
+        (f"t{n}", sample, 1.0) for n in range(3) for sample in range(2)
+    ]
+    kept = deskroll.open_run(episodes.folder)
+    assert [each.key for each in kept.outcomes()] == [each.key for each in episodes]
+
+
+def test_tasks_may_be_a_file_or_tasks(place: Path) -> None:
+    (place / "tasks.jsonl").write_text('{"id": "a", "question": "6*7?", "answer": "42"}\n')
+    assert [each.key.task for each in run("tasks.jsonl", run_id="file")] == ["a"]
+    tasks = deskroll.load_tasks("tasks.jsonl")
+    assert [each.key.task for each in run(tasks, run_id="tasks")] == ["a"]
+
+
+def test_a_run_goes_on(place: Path) -> None:
+    first = run(limits={"run_time": 1e-9}, run_id="short")
+    assert first == []
+    with pytest.raises(deskroll.InputError, match=r"task 't0' is gone"):
+        run([*TASKS[1:], {**TASKS[0], "id": "other"}], resume=first.folder)
+    again = run(resume=first.folder, limits={"run_time": 600.0})
+    assert (len(again), again.folder) == (3, first.folder)
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "said"),
+    [
+        ([], {}, "no tasks are given"),
+        (TASKS, {"num_vms": 0}, "num_vms"),
+        (TASKS, {"num_vm": 1}, "num_vm"),
+        (TASKS, {"limit": 1}, "limit and only are for files"),
+        ([{"id": "a"}], {}, "task 0: task 'a'"),
+        ("nowhere.jsonl", {}, "nowhere.jsonl"),
+        (TASKS, {"model": "scripted"}, "there is no script beside the tasks"),
+        (TASKS, {"agent": "chatt"}, "did you mean chat"),
+    ],
+)
+def test_what_is_wrong_is_one_error(place: Path, given: Any, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(deskroll.InputError, match=re.escape(said)):
+        run(given, **settings)
+
+
+async def test_in_a_loop_that_runs_as_in_a_notebook(place: Path) -> None:
+    assert len(run()) == 3
+
+
+def test_in_a_thread(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found: list[deskroll.Episodes] = []
+    thread = threading.Thread(target=lambda: found.append(run(progress=True)))
+    thread.start()
+    thread.join()
+    assert [len(each) for each in found] == [3]
+    assert "3/3 done" in capfd.readouterr().err
+
+
+async def test_the_pages_examples_run(place: Path) -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 3
+    told = ""
+    async with ScriptedServer(Script.parse({"replies": [{"turns": [{"text": "42"}]}]})) as server:
+        for block in blocks:
+            code = block.replace("http://127.0.0.1:8999/v1", server.url)
+            ran = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", code, cwd=place, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            )
+            out, err = await asyncio.wait_for(ran.communicate(), 120)
+            assert ran.returncode == 0, err.decode()
+            told += out.decode()
+    assert "product 1.0 " in told
+    assert len(re.findall(r"^train 0 q\d \[", told, re.MULTILINE)) == 4
+    assert len(re.findall(r"^baseline q\d \d\.\d$", told, re.MULTILINE)) == 4
+    assert len(re.findall(r" steps$", told, re.MULTILINE)) == 20
