@@ -47,6 +47,7 @@ format:
 	@scripts/prepare dev
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
+	.venv/bin/python scripts/settings-page
 
 bench:
 	@scripts/prepare dev local network demo test bench

@@ -39,3 +39,11 @@ def test_python_in_the_readme_runs(code: str, tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_the_page_of_settings_is_made_from_them() -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", "import runpy; print(runpy.run_path('scripts/settings-page')['page'](), end='')"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert (ROOT / "docs" / "settings.md").read_text() == made.stdout, "run `make format`, which writes it"

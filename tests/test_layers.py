@@ -23,7 +23,7 @@ ROWS: Sequence[set[str]] = (
     {"types"},
     {"importing"},
     {"registry"},
-    {"config"},
+    {"config", "field_docs"},
     {"host"},
     {"models"},
     {"tasks", "desktops", "scoring", "store", "suites"},

@@ -10,31 +10,32 @@ import click
 
 from deskroll.cli.completing import complete_part, complete_run
 from deskroll.cli.places import LocalPath
+from deskroll.cli.setting_flags import SettingFlag, setting_flags
+from deskroll.cli.setting_flags import overrides as overrides_of
+from deskroll.rollout.config import RunConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deskroll.config import Override
-
-_FLAGS = {
-    "env": "env",
-    "agent": "agent",
-    "model": "model.name",
-    "base_url": "model.base_url",
-    "num_rollouts": "num_rollouts",
-    "max_concurrent_rollouts": "max_concurrent_rollouts",
-    "num_vms": "num_vms",
-    "provider": "provider",
-    "group_size": "group_size",
-    "max_turns": "limits.max_turns",
-    "output_dir": "output_dir",
-    "run_id": "run_id",
-    "domains": "only.domains",
-    "ids": "only.ids",
-    "apps": "only.apps",
-    "limit": "limit",
-}
-"""Each everyday flag, and the setting that it stands for."""
+FLAGS = (
+    SettingFlag("env", complete=complete_part("env")),
+    SettingFlag("agent", complete=complete_part("agent")),
+    SettingFlag("model.name", "--model"),
+    SettingFlag("model.base_url", metavar="URL"),
+    SettingFlag("num_rollouts"),
+    SettingFlag("max_concurrent_rollouts"),
+    SettingFlag("num_vms"),
+    SettingFlag("provider", complete=complete_part("provider")),
+    SettingFlag("group_size"),
+    SettingFlag("limits.max_turns"),
+    SettingFlag("output_dir"),
+    SettingFlag("run_id", metavar="NAME"),
+    SettingFlag("only.domains", "--domain"),
+    SettingFlag("only.ids", "--task", metavar="ID"),
+    SettingFlag("only.apps", "--app"),
+    SettingFlag("limit"),
+)
+"""Settings that have a flag of their own; all others: --set."""
 
 
 @click.command(
@@ -46,33 +47,7 @@ _FLAGS = {
 )
 @click.argument("tasks", required=False)
 @click.option("--config", "config_file", type=LocalPath(), help="Settings, as YAML or TOML.")
-@click.option(
-    "--env", shell_complete=complete_part("env"),
-    help="The environment: osworld (default), math, py, web, rag, or your own: FILE.py:CLASS.",
-)  # fmt: skip
-@click.option(
-    "--agent",
-    shell_complete=complete_part("agent"),
-    help="The agent: chat (default), uitars, qwen, claude, prompt, oracle, noop, random, adapter, or your own: "
-    "FILE.py:CLASS.",
-)
-@click.option("--model", help="The model, as its server calls it; scripted[:FILE] answers from a script.")
-@click.option("--base-url", metavar="URL", help="Where the model is served. Default: $OPENAI_BASE_URL.")
-@click.option("--num-rollouts", type=int, help="The most episodes in flight. Default: 5.")
-@click.option("--max-concurrent-rollouts", type=int, help="The most groups in flight. Default: as many as episodes.")
-@click.option("--num-vms", type=int, help="The most desktops alive. Default: 3.")
-@click.option(
-    "--provider", shell_complete=complete_part("provider"),
-    help="What kind of desktops: auto (default), local, sim, or a plug-in.",
-)  # fmt: skip
-@click.option("--group-size", type=int, help="Episodes of each task. Default: 1.")
-@click.option("--max-turns", type=int, help="Turns of the agent in an episode. Default: 50.")
-@click.option("--output-dir", help="Where runs are kept: a folder, or s3://bucket/folder. Default: results.")
-@click.option("--run-id", metavar="NAME", help="What the run is called: its folder in there. Default: the time.")
-@click.option("--domain", "domains", multiple=True, help="Only tasks of this domain. May be repeated.")
-@click.option("--task", "ids", multiple=True, metavar="ID", help="Only this task. May be repeated.")
-@click.option("--app", "apps", multiple=True, help="Only tasks that name this app. May be repeated.")
-@click.option("--limit", type=int, help="Only the first so many tasks.")
+@setting_flags(RunConfig, FLAGS)
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Any other setting. May be repeated.")
 @click.option(
     "--resume",
@@ -110,12 +85,7 @@ def run(
     if any("api_key" in each for each in overrides):
         raise click.UsageError("--set api_key: other users see command lines; set OPENAI_API_KEY instead, or use .env")
     load_env(Path.cwd())
-    typed = {each.name: each.opts[0] for each in click.get_current_context().command.params}
-    given: list[Override] = [
-        (_FLAGS[name], list(value) if isinstance(value, tuple) else value, typed[name])
-        for name, value in flags.items()
-        if value not in (None, ())
-    ]
+    given = overrides_of(FLAGS, flags)
     if tasks is not None:
         given.append(("tasks", tasks, "TASKS"))
     if flags["run_id"] == "":

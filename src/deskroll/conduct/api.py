@@ -68,8 +68,13 @@ def _read(
         return resume_run(resume, overrides) if resume else ("", *load_run(None, overrides))
     if "tasks" in settings or "limit" in settings or "only" in settings:
         raise ConfigError("tasks are given as they are: choose among them there; tasks, limit and only are for files")
-    loaded = [each if isinstance(each, Task) else parse_task(dict(each), f"task {n}") for n, each in enumerate(tasks)]
+    given: Sequence[Task | Mapping[str, Any]] = tasks
+    loaded = [_task(each, number) for number, each in enumerate(given)]
     if not loaded:
         raise InputError("no tasks are given")
     config = check(RunConfig, settings, "deskroll.run")
     return resume_run(resume, overrides, loaded) if resume else ("", *check_run(config, loaded))
+
+
+def _task(given: Task | Mapping[str, Any], number: int) -> Task:
+    return given if isinstance(given, Task) else parse_task(dict(given), f"task {number}")

@@ -74,9 +74,9 @@ class ModelSettings(Settings):
     """Which model, where, and how it is asked. Times are in seconds."""
 
     name: str = Field(default="gpt-4.1-2025-04-14", min_length=1)
-    """The model, as its server calls it."""
+    """The model, as its server calls it; scripted[:FILE] answers from a script."""
     base_url: str = ""
-    """Where it is served, e.g. http://127.0.0.1:8000/v1; empty: $OPENAI_BASE_URL, else OpenAI's public API."""
+    """Where the model is served, e.g. http://127.0.0.1:8000/v1; empty: $OPENAI_BASE_URL, else OpenAI's public API."""
     api_key: SecretStr | None = None
     """The key; None: $OPENAI_API_KEY, and where that is not set either, none is sent."""
     temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)

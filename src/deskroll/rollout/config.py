@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from deskroll.config import Settings
+from deskroll.desktops.settings import PoolSettings
 from deskroll.host.home import expand_home
 from deskroll.rollout.redaction import is_masked
 from deskroll.rollout.spec import EpisodeLimits, EpisodeSpec
@@ -54,11 +55,11 @@ class OnlySettings(Settings):
     """Which of the tasks; an empty list is no condition."""
 
     domains: tuple[str, ...] = ()
-    """Of one of these domains."""
+    """Only tasks of this domain; of one of these, where there are several."""
     ids: tuple[str, ...] = ()
-    """Of one of these ids; the first characters of an id are enough."""
+    """Only this task; the first characters of its id are enough."""
     apps: tuple[str, ...] = ()
-    """Naming one of these apps."""
+    """Only tasks that name this app."""
 
 
 class WorkerSettings(Settings):
@@ -74,7 +75,7 @@ class WorkerSettings(Settings):
     """The most attempts that have a worker of their own at a time, because their last one died."""
 
 
-class Resources(WorkerSettings):
+class Resources(WorkerSettings, PoolSettings):
     """What a runtime has, and how it is shared: permits, desktops, worker processes, the watchdog."""
 
     num_rollouts: int = Field(default=5, ge=1, le=1_000_000)
@@ -83,20 +84,14 @@ class Resources(WorkerSettings):
     """The most groups in flight; none: as many as episodes."""
     reserved: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
     """Episodes in flight that are kept for a phase, by its name."""
-    num_vms: int = Field(default=3, ge=1, le=100_000)
-    """The most desktops alive."""
-    min_vms: int | None = Field(default=None, ge=0)
-    """The fewest; none: always num_vms."""
     provider: str = "auto"
-    """What kind of desktops: auto, local, sim, or a plug-in."""
+    """What kind of desktops: auto, or one that `deskroll plugins ls` shows."""
     provider_options: dict[str, str] = Field(default_factory=dict)
     """Options of the provider."""
     pool: str = ""
     """A pool that is served elsewhere (unix:PATH or HOST:PORT), instead of one of its own."""
     pool_wait: float = Field(default=600.0, ge=0)
     """How long the run waits for such a pool where it serves nobody any more, in seconds; then it stops."""
-    resource_timeout: float | None = Field(default=None, gt=0)
-    """The longest wait for a desktop, in seconds; none: as long as it takes."""
     watchdog: WatchdogSettings = WatchdogSettings()
     backend: Literal["process", "inline"] = "process"
     """Where episodes run: worker processes, or this one (for debugging)."""
@@ -112,9 +107,7 @@ class Resources(WorkerSettings):
         return {name: _option(each) for name, each in value.items()}
 
     @model_validator(mode="after")
-    def _check_sizes(self) -> Self:
-        if self.min_vms is not None and self.min_vms > self.num_vms:
-            raise ValueError(f"min_vms is {self.min_vms}; allowed: 0 to num_vms ({self.num_vms})")
+    def _check_reserved(self) -> Self:
         for name in ("num_rollouts", "max_concurrent_rollouts"):
             most, reserved = getattr(self, name), sum(self.reserved.values())
             if most is not None and reserved > most:
@@ -132,7 +125,7 @@ class RunConfig(Resources, EpisodeSpec):
     only: OnlySettings = OnlySettings()
     """Which of the tasks; those that fit all of it."""
     limit: int | None = Field(default=None, ge=1)
-    """Only so many of them: the first ones."""
+    """Only so many tasks: the first ones."""
     group_size: int = Field(default=1, ge=1, le=10_000)
     """Episodes of each task."""
     output_dir: str = "results"

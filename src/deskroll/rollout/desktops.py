@@ -17,6 +17,7 @@ from deskroll.desktops.lease import Lease
 from deskroll.desktops.pool import Pool, PoolConfig
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.service import Listen, PoolClient, PoolService
+from deskroll.desktops.settings import PoolSettings
 from deskroll.errors import NoDesktop
 from deskroll.rollout.config import Resources
 from deskroll.rollout.control import socket_path
@@ -98,12 +99,8 @@ class Desktops:
                 yield client
             return
         kinds = [kind for kind, _ in wanted.most_common()]
-        config = PoolConfig(
-            num_vms=self._resources.num_vms,
-            min_vms=self._resources.min_vms,
-            spec=kinds[0],
-            resource_timeout=self._resources.resource_timeout,
-        )
+        size = {name: getattr(self._resources, name) for name in PoolSettings.model_fields}
+        config = PoolConfig(spec=kinds[0], **size)
         provider = make_provider(self._resources.provider, self._resources.provider_options, self._sink)
         for kind in kinds[1:]:
             provider.check_spec(kind)

@@ -18,14 +18,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from pydantic import Field
 
 from deskroll.config import Settings
 from deskroll.errors import DeathCause, FailureClass
-from deskroll.store.index import Outcome
 from deskroll.types import Episode, Failure, Record, Score
+
+if TYPE_CHECKING:
+    from deskroll.store.index import Outcome
 
 
 class Retries(Settings):

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from pydantic import Field
 
-from deskroll.agents import agent_kind, code_options
 from deskroll.config import Settings
 from deskroll.importing import file_digest
 from deskroll.models.settings import ModelSettings
@@ -43,11 +42,11 @@ class EpisodeSpec(Settings):
     """What every episode of a job has in common."""
 
     env: str = "osworld"
-    """The environment: osworld, math, py, web, rag, or a plug-in."""
+    """The environment: one that `deskroll plugins ls` shows, or your own: FILE.py:CLASS."""
     env_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the environment."""
     agent: str = "chat"
-    """The agent: chat, or a plug-in."""
+    """The agent: one that `deskroll plugins ls` shows, or your own: FILE.py:CLASS."""
     agent_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the agent."""
     model: ModelSettings = Field(default_factory=ModelSettings)
@@ -104,6 +103,8 @@ class Definition(Record, frozen=True):
 
 def plug_ins(spec: EpisodeSpec) -> dict[str, str]:
     """The parts of a spec that are named by a file, each with the digest of that file."""
+    from deskroll.agents import agent_kind, code_options  # noqa: PLC0415  (settings are read for every --help)
+
     code = code_options(agent_kind(spec.agent), spec.agent_options).values()
     return {name: digest for name in (spec.env, spec.agent, *code) if (digest := file_digest(name))}
 

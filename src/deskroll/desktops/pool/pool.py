@@ -18,13 +18,14 @@ from deskroll.clocks import running_time, time_limit
 from deskroll.desktops.base import DesktopSpec, Provider
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.notes import Note
-from deskroll.desktops.pool.config import MOST_VMS, TOO_LONG, PoolConfig
+from deskroll.desktops.pool.config import PoolConfig
 from deskroll.desktops.pool.effects import Boot, Check, Effect, Grant, Refuse, Report, Revert, Revoke, Stop
 from deskroll.desktops.pool.queue import Request
 from deskroll.desktops.pool.roster import Roster
 from deskroll.desktops.pool.slot import Slot, State
 from deskroll.desktops.pool.status import PoolStatus, status_of
 from deskroll.desktops.reaper import orphans
+from deskroll.desktops.settings import MOST_VMS, TOO_LONG
 from deskroll.errors import (
     BootError,
     ConfigError,
@@ -57,7 +58,6 @@ class Pool:
         sink: EventSink | None = None,
         expected: Mapping[DesktopSpec, int] | None = None,
     ) -> None:
-        config = checked(config, PoolConfig)
         provider.check_spec(config.spec)
         _check_size(config.fewest, config.num_vms, provider)
         self.config = config
