@@ -121,7 +121,6 @@ CUT_OFF: list[tuple[int, dict[str, Any], str]] = [
     "result",
     [
         {"type": "vm_command_line", "command": ["timedatectl"]},
-        {"type": "vm_command_error", "command": "timedatectl"},
         {"type": "vlc_config"},
         {"type": "chrome_appearance_mode_ui"},
         {"type": "json_value", "path": "~/a.json"},

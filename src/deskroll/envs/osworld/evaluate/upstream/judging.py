@@ -29,7 +29,7 @@ from deskroll.types import Task
 
 JUDGE_S = 300.0
 """How long one part may take: a page of a slow site is waited for by upstream itself for minutes."""
-_crews: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, WorkerPool] = weakref.WeakKeyDictionary()
+_pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, WorkerPool] = weakref.WeakKeyDictionary()
 
 
 class UpstreamError(EvaluatorError):
@@ -43,17 +43,17 @@ class UpstreamError(EvaluatorError):
 def worker_pool() -> WorkerPool:
     """The workers of the running loop."""
     loop = asyncio.get_running_loop()
-    if loop not in _crews:
+    if loop not in _pools:
         environment = find_environment()
         if environment is None:
             raise EvaluatorError(missing())
-        _crews[loop] = WorkerPool(environment)
-    return _crews[loop]
+        _pools[loop] = WorkerPool(environment)
+    return _pools[loop]
 
 
-async def close_crew() -> None:
+async def close_workers() -> None:
     """End the workers of the running loop."""
-    found = _crews.pop(asyncio.get_running_loop(), None)
+    found = _pools.pop(asyncio.get_running_loop(), None)
     if found is not None:
         await found.close()
 
