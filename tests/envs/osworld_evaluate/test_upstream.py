@@ -22,7 +22,7 @@ from deskroll.envs.osworld.evaluate.parts import evaluation_of
 from deskroll.envs.osworld.evaluate.upstream.judging import judge
 from deskroll.envs.osworld.evaluate.upstream.place import find_environment
 from deskroll.envs.osworld.evaluate.upstream.process import Answer, Worker
-from deskroll.envs.osworld.evaluate.upstream.relay import serving
+from deskroll.envs.osworld.evaluate.upstream.relay import serve_desktop
 from deskroll.envs.osworld.evaluate.upstream.worker_pool import WorkerPool
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import SetupContext
@@ -180,7 +180,7 @@ async def asked(
         "task_id": "t", "instruction": "", "config": [], "evaluator": {}, "func": func, "result": vm(result),
         "expected": vm(expected), "options": options,
     }  # fmt: skip
-    async with serving(desktop, worker.folder, {}):
+    async with serve_desktop(desktop, worker.folder, {}):
         return await worker.ask(job, 60)
 
 

@@ -17,7 +17,7 @@ from deskroll.desktops.base import Desktop
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.osworld.evaluate.parts import Getter, Part
 from deskroll.envs.osworld.evaluate.upstream.place import find_environment, missing
-from deskroll.envs.osworld.evaluate.upstream.relay import serving
+from deskroll.envs.osworld.evaluate.upstream.relay import serve_desktop
 from deskroll.envs.osworld.evaluate.upstream.worker_pool import WorkerPool
 from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.envs.osworld.setup.context import SetupContext
@@ -74,7 +74,7 @@ async def judge(
     if not isinstance(desktop, GuestDesktop):
         raise EvaluatorError(f"{part.func}: desktop {desktop.id} has no guest that OSWorld's evaluators could ask")
     files = {**context.outputs, **await _cloud_files(part, context)}
-    async with worker_pool().worker() as worker, serving(desktop, worker.folder, files) as relay:
+    async with worker_pool().worker() as worker, serve_desktop(desktop, worker.folder, files) as relay:
         try:
             answer = await worker.ask(_job(part, task), seconds)
         except EvaluatorError as error:
@@ -134,12 +134,12 @@ def _named_files(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 async def _cloud_file(url: str, name: str, context: SetupContext) -> bytes:
     try:
         with contextlib.suppress(OSError):  # where upstream itself would have put it
-            return await asyncio.to_thread(_kept, context.cache, name)
+            return await asyncio.to_thread(_read_cached, context.cache, name)
         return await fetched(url, posixpath.basename(name), context)
     except (SetupError, OSError) as error:
         raise EvaluatorError(f"cloud_file: {error}") from error
 
 
-def _kept(cache: Path, name: str) -> bytes:
+def _read_cached(cache: Path, name: str) -> bytes:
     with os.fdopen(open_linked_below(cache, name), "rb") as file:
         return file.read()

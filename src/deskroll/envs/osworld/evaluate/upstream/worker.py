@@ -347,7 +347,7 @@ def carry(ports: list[tuple[socket.socket, str]]) -> None:
         thread.join()
 
 
-def forked(work: Callable[[], object], *closed: int) -> int:
+def run_forked(work: Callable[[], object], *closed: int) -> int:
     """Do something in a process of its own, which never comes back here and has neither our input nor those files."""
     child = os.fork()
     if child:
@@ -391,18 +391,18 @@ def empty(rooms: tuple[str, ...], folders: list[str]) -> bool:
     return True
 
 
-def sealed(said: bytes, key: bytes) -> bytes:
+def seal(said: bytes, key: bytes) -> bytes:
     """An answer as it counts: whoever reads it does not learn how to write another."""
     return hmac.digest(key, said, "sha256") + said
 
 
-def understood(paper: int, key: bytes, status: int) -> dict[str, Any]:
+def read_answer(paper: int, key: bytes, status: int) -> dict[str, Any]:
     """What a job left as its answer, which may be anything: its value or its words, of bounded length."""
     if status:
         return {"error": f"the evaluator died (status {status})"}
     data = os.pread(paper, _PAPER + 1, 0)
     try:
-        ours = len(data) <= _PAPER and hmac.compare_digest(data, sealed(data[_SEAL:], key))
+        ours = len(data) <= _PAPER and hmac.compare_digest(data, seal(data[_SEAL:], key))
         said = json.loads(data[_SEAL:] if ours else b"")
         value = said.get("value")
         words = {name: str(said.get(name, ""))[:most] for name, most in (("error", _SHORT), ("traceback", _LONG))}
@@ -442,12 +442,12 @@ class Server:
     def _do(self, job: dict[str, Any]) -> dict[str, Any]:
         paper = os.memfd_create("answer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         ports = [listener.fileno() for listener, _ in self._ports]
-        forked(functools.partial(carry, self._ports), self._answers, paper)
+        run_forked(functools.partial(carry, self._ports), self._answers, paper)
         key = os.urandom(_KEY)  # after the first fork: that process has no use for it
-        child = forked(functools.partial(self._write, paper, key, job), self._answers, *ports)
+        child = run_forked(functools.partial(self._write, paper, key, job), self._answers, *ports)
         _, status = os.waitpid(child, 0)
         end_others()
-        said = understood(paper, key, status)
+        said = read_answer(paper, key, status)
         os.close(paper)
         for listener, _ in self._ports:
             listener.close()  # with all connections that nobody has accepted
@@ -456,7 +456,7 @@ class Server:
         return said | {"spent": bool(status) or not clean or job["func"].startswith(_RUNS_CODE)}
 
     def _write(self, paper: int, key: bytes, job: dict[str, Any]) -> None:
-        said = sealed(json.dumps(answer(job, self._package, self._relay)).encode(), key)
+        said = seal(json.dumps(answer(job, self._package, self._relay)).encode(), key)
         os.ftruncate(paper, 0)  # whoever wrote there is not the metric, nor who will
         os.pwrite(paper, said, 0)
         with contextlib.suppress(OSError):
