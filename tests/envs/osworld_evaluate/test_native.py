@@ -120,14 +120,19 @@ def saved(document: Any) -> bytes:
     return out.getvalue()
 
 
+MERGED = ["C1:D2", "F1:F3", "A3:B3", "C3:D3", "A10:B10"]
+
+
 def _styled() -> bytes:
-    """A1 is bold, B1 a percentage, C1:D2 one cell."""
+    """A1 is bold, B1 a percentage, some cells are one."""
     book = Workbook()
     sheet = book.active
     sheet.append(["x", 0.5])
     sheet["A1"].font = Font(bold=True)
+    sheet["A1"].number_format = "GENERAL"
     sheet["B1"].number_format = "0.00%"
-    sheet.merge_cells("C1:D2")
+    for each in MERGED:
+        sheet.merge_cells(each)
     return saved(book)
 
 
@@ -143,7 +148,7 @@ def _deck() -> bytes:
     return saved(deck)
 
 
-STYLES = {"bold": ["A1"], "formats": {"B1": "0.00%"}, "merged": ["C1:D2"], "charts": [], "chart_ranges": []}
+STYLES = {"bold": ["A1"], "formats": {"B1": "0.00%"}, "merged": MERGED, "charts": [], "chart_ranges": []}
 SLIDE = {"title": "", "bold": [], "layout": "Blank", "notes": "", "background": ""}
 DECK = {"title": "Hi", "texts": ["A\vB", "C"], "bold": ["C"], "layout": "Title and Content", "notes": "say\nhello",
         "background": "FF0000"}  # fmt: skip

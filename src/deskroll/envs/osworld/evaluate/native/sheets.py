@@ -68,10 +68,12 @@ def xlsx_styles(file: File, config: Config) -> dict[str, object] | None:
     if chosen is None:
         return None
     cells = [cell for cell in chosen._cells.values() if cell.value is not None]
+    formats = {cell.coordinate: cell.number_format for cell in cells}
+    merged = sorted(chosen.merged_cells.ranges, key=lambda each: (each.min_row, each.min_col))
     return {
         "bold": [cell.coordinate for cell in cells if cell.font.bold],
-        "formats": {cell.coordinate: cell.number_format for cell in cells if cell.number_format != "General"},
-        "merged": [str(each) for each in chosen.merged_cells.ranges],
+        "formats": {place: code for place, code in formats.items() if code.lower() != "general"},
+        "merged": [str(each) for each in merged],
         "charts": [_kind(each) for each in chosen._charts],
         "chart_ranges": [[_range(series) for series in each.ser] for each in chosen._charts],
     }
