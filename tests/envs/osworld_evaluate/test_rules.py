@@ -105,7 +105,7 @@ async def test_postconfig_comes_first(desktop: GuestDesktop) -> None:
     [
         ({"func": []}, r"evaluator.func is \[\]"),
         ({"func": [3]}, "evaluator.func"),
-        ({"func": "exact_match", "result": "x"}, "evaluator.result is missing, or no object"),
+        ({"func": "exact_match", "result": "x"}, "evaluator.result is missing or not an object"),
         ({"func": "exact_match", "result": {"path": "/x"}}, "evaluator.result.type is None"),
         ({"func": "exact_match", "conj": "xor"}, "evaluator.conj is 'xor'; allowed: and, or"),
         ({"func": "exact_match", "expected": [{"type": "rule"}] * 2}, "evaluator.expected is a list of 2"),

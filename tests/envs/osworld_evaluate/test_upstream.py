@@ -411,7 +411,7 @@ def test():
 async def test_a_value_that_is_no_number_is_not_scored_at_once(worker: Worker, desktop: GuestDesktop) -> None:
     answer = await runs(worker, desktop, NO_NUMBER)
     assert answer.value is None
-    assert answer.error == "ValueError: check_python_file_by_test_suite gave nan, which is no score"
+    assert answer.error == "ValueError: check_python_file_by_test_suite gave nan, which is not a score"
 
 
 async def test_a_likeness_below_0_is_0(desktop: GuestDesktop) -> None:

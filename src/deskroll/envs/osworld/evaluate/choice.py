@@ -62,7 +62,7 @@ def choose(task: Task, evaluators: Evaluators = Evaluators.AUTO) -> Sequence[Jud
     judges = [_judge(part, prefer) for part in evaluation.parts]
     for part, judge in zip(evaluation.parts, judges, strict=True):
         if evaluators is Evaluators.NATIVE and judge is Judge.UPSTREAM:
-            raise InputError(f"{_named(part)}: there is no native evaluator for this; set evaluators to auto")
+            raise InputError(f"{_label(part)}: there is no native evaluator for this; set evaluators to auto")
     return judges
 
 
@@ -71,7 +71,7 @@ def require_judges(task: Task, evaluators: Evaluators) -> None:
     for part, judge in zip(evaluation_of(task.evaluator).parts, choose(task, evaluators), strict=True):
         if judge is Judge.UPSTREAM and find_environment() is None:
             instead = ", or set evaluators to native" if engine.has_part(part) else ""
-            raise InputError(f"{_named(part)}: {missing()}{instead}")
+            raise InputError(f"{_label(part)}: {missing()}{instead}")
 
 
 def _judge(part: Part, prefer: Judge) -> Judge:
@@ -99,7 +99,7 @@ def _own(part: Part) -> Judge:
     return Judge.OWN
 
 
-def _named(part: Part) -> str:
+def _label(part: Part) -> str:
     return " with ".join([part.func, *(getter.type for getter in part.getters)])
 
 
@@ -109,7 +109,7 @@ def _unknown(part: Part) -> str:
     for getter in part.getters:
         if getter.type not in GETTERS and getter.type not in names.GETTERS:
             return f"there is no getter {getter.type!r}{_known(getter.type, GETTERS, names.GETTERS)}"
-    return f"{_named(part)}: some of this is ours and some is OSWorld's own, and they do not go together"
+    return f"{_label(part)}: some of this is ours and some is OSWorld's own, and they do not go together"
 
 
 def _known(name: str, ours: Iterable[str], theirs: Iterable[str]) -> str:

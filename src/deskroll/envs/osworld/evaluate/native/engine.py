@@ -32,7 +32,7 @@ async def judge(part: Part, desktop: Desktop) -> Verdict:
     """The value of one part; `EvaluatorError` where it cannot be judged."""
     rules = _rules(part)
     if part.result is None:
-        raise EvaluatorError("evaluator.result is missing, or no object")
+        raise EvaluatorError("evaluator.result is missing or not an object")
     try:
         result = await get(part.result, desktop)
     except Unreadable as error:
@@ -48,7 +48,7 @@ async def judge(part: Part, desktop: Desktop) -> Verdict:
 
 def _rules(part: Part) -> Config:
     if part.expected is None:
-        raise EvaluatorError("evaluator.expected is missing, or no object")
+        raise EvaluatorError("evaluator.expected is missing or not an object")
     rules = part.expected.config.get("rules")
     if part.expected.type != "rule" or not isinstance(rules, Mapping):
         raise EvaluatorError(f"{part.func}: evaluator.expected must be of type rule, with rules")

@@ -48,7 +48,7 @@ async def judge(
 ) -> Verdict:
     """The value of one part; `EvaluatorError` where there is none. `note` gets the traceback behind a 0."""
     if part.result is None:
-        raise EvaluatorError("evaluator.result is missing, or no object")
+        raise EvaluatorError("evaluator.result is missing or not an object")
     given: dict[str, object] = {}
     try:
         given["result"] = await engine.get(part.result, desktop)
@@ -74,7 +74,7 @@ async def judge(
 def _in_range(function: str, value: float) -> float:
     """What a function gave as a score: less than nothing is nothing; more than 1 is a mistake."""
     if not value <= 1.0 + _SLACK:
-        raise EvaluatorError(f"{function} gave {value:g}, which is no score: one is from 0 to 1")
+        raise EvaluatorError(f"{function} gave {value:g}, which is not a score: one is from 0 to 1")
     return min(max(value, 0.0), 1.0)
 
 

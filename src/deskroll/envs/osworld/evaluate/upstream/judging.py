@@ -87,7 +87,7 @@ async def judge(
     if answer.value is None:
         raise UpstreamError(f"{part.func}: {plain(answer.error)}", printed)
     if not answer.value <= 1.0:
-        raise EvaluatorError(f"{part.func} gave {answer.value:g}, which is no score")
+        raise EvaluatorError(f"{part.func} gave {answer.value:g}, which is not a score")
     if answer.error:
         note(printed)
     value = max(0.0, answer.value)  # a likeness of images can be negative

@@ -152,7 +152,7 @@ def _lay_out(folder: Path, files: Mapping[str, bytes]) -> None:
     for name, data in files.items():
         path = (folder / name).resolve()
         if not path.is_relative_to(folder.resolve()) or path == folder.resolve():
-            raise EvaluatorError(f"dest is {plain(name)!r}, which is no name of a file below the cache")
+            raise EvaluatorError(f"dest is {plain(name)!r}, which is not the name of a file below the cache")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         path.chmod(0o644)
