@@ -1,4 +1,5 @@
-# deskroll: `make demo` and `make test` install what they need by themselves (Debian or Ubuntu, Python 3.11+).
+# deskroll: `make demo` and `make test` install what they need by themselves (Debian or Ubuntu, Python 3.11+); `make test`
+# also OSWorld's own evaluators, once a machine, in an environment of their own (1.5 GB).
 #   PYTHON=python3.12        the Python that .venv is made with
 #   PYTEST_ARGS='-k pool'    what `make test` passes on to pytest
 #   DEMO_ARGS=--help         what `make demo` passes on to `deskroll demo`
@@ -24,13 +25,13 @@ help:
 
 setup:
 	@scripts/prepare dev local network demo test
+	@.venv/bin/deskroll osworld install
 
 demo:
 	@scripts/prepare runtime local network demo
 	.venv/bin/deskroll demo $(DEMO_ARGS)
 
-test:
-	@scripts/prepare dev local network demo test
+test: setup
 	@scripts/test $(PYTEST_ARGS)
 
 soak:

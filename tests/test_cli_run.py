@@ -201,8 +201,8 @@ def test_the_simulation_scores_nothing_that_only_a_program_could_have_done(
     turns = 'turns: [{tools: [{name: computer, arguments: {action_type: "ACTION"}}]}]'
     replies = [f"{{when: '{what}', {turns.replace('ACTION', what)}}}" for what in ("DONE", "FAIL")]
     (place / "s.yaml").write_text(f"replies: [{', '.join(replies)}]\n")
-    rules = {"type": "rule", "rules": {"include": ["x"]}}
-    look = {"func": "check_include_exclude", "expected": rules,
+    rules = {"type": "rule", "rules": {"expected": "x"}}
+    look = {"func": "exact_match", "expected": rules,
             "result": {"type": "vm_command_line", "command": "ls", "shell": True}}  # fmt: skip
     tasks = [
         {"id": "looks", "instruction": "DONE", "evaluator": look},

@@ -47,11 +47,16 @@ SDK_HOMES = {
     "kubernetes": "desktops.providers.kubernetes", "kubernetes_asyncio": "desktops.providers.kubernetes",
     "pyVmomi": "desktops.providers.vmware", "vboxapi": "desktops.providers.virtualbox",
     "anthropic": "models.anthropic", "vllm": "models.vllm", "ray": "rollout.backends.ray",
+    "docx": "envs.osworld.evaluate.native.documents", "openpyxl": "envs.osworld.evaluate.native.sheets",
+    "pptx": "envs.osworld.evaluate.native.slides", "pypdf": "envs.osworld.evaluate.native.pdfs",
     "tinker": "train.tinker", "tinker_cookbook": "train.tinker", "verl": "train.verl",
 }  # fmt: skip
 
 # What `deskroll --help` must not wait for.
-HEAVY = ("aiohttp", "pydantic", "rich", "numpy", "Xlib", "PIL", "av", "dbus_fast", "mss")
+HEAVY = (
+    "aiohttp", "pydantic", "rich", "numpy", "Xlib", "PIL", "av", "dbus_fast", "mss", "openpyxl", "docx", "pptx",
+    "pypdf",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

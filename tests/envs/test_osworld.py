@@ -207,10 +207,10 @@ async def test_infeasible(stop: StopReason, value: float, desktop: GuestDesktop)
     [
         ({"func": "moonshine"}, "there is no evaluator 'moonshine'; known: exact_match, infeasible"),
         ({"func": ["moonshine"]}, "there is no evaluator 'moonshine'"),
-        ({"func": "exact_match"}, "evaluator.expected is missing, or no object"),
+        ({"func": "exact_match"}, "evaluator.expected is missing or not an object"),
         (judged({"type": "moonbeam"}), "there is no getter 'moonbeam'; known: vm_command_line, vm_file"),
         ({**judged({"type": "vm_file", "path": "/x"}), "expected": {"type": "rule"}}, "expected must be of type rule"),
-        ({**judged({"type": "vm_file", "path": "/x"}), "result": "x"}, "evaluator.result is missing, or no object"),
+        ({**judged({"type": "vm_file", "path": "/x"}), "result": "x"}, "evaluator.result is missing or not an object"),
     ],
 )
 async def test_what_cannot_be_judged_is_the_evaluators_failure(

@@ -217,8 +217,9 @@ def _space(pid: int) -> str:
 JUDGE = """
 import asyncio, os, psutil
 from deskroll.envs.osworld.evaluate.native import bounded
+from deskroll.envs.osworld.evaluate.native.values import File
 async def main():
-    print(await bounded.measure("exact_match", "a", {"expected": "a"}, {}))
+    print(await bounded.read("json_value", File(name="a.json", data=b"1.0"), {}))
     for process in psutil.Process().children(recursive=True):
         spaces = {os.readlink(f"/proc/{process.pid}/ns/{kind}") for kind in ("mnt", "net", "pid_for_children", "user")}
         print(process.name(), spaces & {os.readlink(f"/proc/self/ns/{kind}") for kind in os.listdir("/proc/self/ns")})

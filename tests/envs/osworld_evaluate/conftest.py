@@ -11,7 +11,7 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.desktops.providers.sim.settings import SimSettings
-from deskroll.envs.osworld.evaluate.upstream.judging import close_crew
+from deskroll.envs.osworld.evaluate.upstream.judging import close_workers
 from deskroll.envs.osworld.evaluate.upstream.place import find_environment
 
 
@@ -30,4 +30,4 @@ async def upstream() -> AsyncIterator[None]:
     if find_environment() is None:
         pytest.skip("OSWorld's evaluators are not installed: deskroll osworld install")
     yield
-    await close_crew()
+    await close_workers()

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
+from pptx import Presentation
+
 from deskroll.tasks import parse_task
 from deskroll.types import Task
 
@@ -18,8 +20,6 @@ _OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _KIND = "application/vnd.openxmlformats-officedocument"
 _W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _S = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-_A = "http://schemas.openxmlformats.org/drawingml/2006/main"
-_P = "http://schemas.openxmlformats.org/presentationml/2006/main"
 
 
 def judged(func: object, result: object = None, expected: object = None, **more: Any) -> Task:
@@ -111,20 +111,12 @@ def _cell(place: str, value: object) -> str:
 
 def pptx(*slides: Sequence[str]) -> bytes:
     """Slides of these paragraphs."""
-    parts, targets, ids = {}, {}, ""
-    for n, texts in enumerate(slides, start=1):
-        body = "".join(f"<a:p><a:r><a:t>{escape(text)}</a:t></a:r></a:p>" for text in texts)
-        shape = f"<p:sp><p:txBody>{body}</p:txBody></p:sp>"
-        parts[f"ppt/slides/slide{n}.xml"] = (
-            f'<p:sld xmlns:p="{_P}" xmlns:a="{_A}"><p:cSld><p:spTree>{shape}</p:spTree></p:cSld></p:sld>'
-        )
-        targets[f"rId{n}"] = ("slide", f"slides/slide{n}.xml")
-        ids += f'<p:sldId id="{255 + n}" r:id="rId{n}"/>'
-    parts["ppt/presentation.xml"] = (
-        f'<p:presentation xmlns:p="{_P}" xmlns:r="{_OFFICE}"><p:sldIdLst>{ids}</p:sldIdLst></p:presentation>'
-    )
-    parts["ppt/_rels/presentation.xml.rels"] = relations(targets)
-    return package(parts, "ppt/presentation.xml", {"ppt/presentation.xml": "presentationml.presentation.main"})
+    deck, out = Presentation(), io.BytesIO()
+    for texts in slides:
+        box = deck.slides.add_slide(deck.slide_layouts[6]).shapes.add_textbox(0, 0, 99, 99)
+        box.text_frame.text = "\n".join(texts)
+    deck.save(out)
+    return out.getvalue()
 
 
 def pdf(*pages: Sequence[str]) -> bytes:

@@ -1,44 +1,33 @@
-"""Whatever bytes a model leaves behind, native getters and metrics give a value or say that they cannot be read."""
+"""Whatever bytes a model leaves behind, native getters give a value or say that they cannot be read."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import io
+import json
 import resource
 import zipfile
 import zlib
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.envs.base import Ending
-from deskroll.envs.osworld.evaluate import evaluate
-from deskroll.envs.osworld.evaluate.native import bounded, engine
+from deskroll.envs.osworld.evaluate.native import bounded
 from deskroll.envs.osworld.evaluate.native.metrics import METRICS
-from deskroll.envs.osworld.evaluate.native.readers import READERS
-from deskroll.envs.osworld.evaluate.native.values import File, NotComparable, Unreadable
-from deskroll.envs.osworld.evaluate.native.workbook import Workbook
-from deskroll.types import StopReason
-from tests.envs.osworld_evaluate.agreed import AGREED, BROKEN, PIC, SETTINGS
-from tests.envs.osworld_evaluate.making import docx, inline, judged, package, pdf, pdf_file, pptx, relations, rule, xlsx
+from deskroll.envs.osworld.evaluate.native.readers import READERS, read_file
+from deskroll.envs.osworld.evaluate.native.values import File, Unreadable
+from tests.envs.osworld_evaluate.making import docx, package, pdf, pdf_file, pptx, relations, xlsx
 
-DONE = Ending(stop=StopReason.DONE)
 WHOLE: dict[str, bytes] = {
     "a.docx": docx("one", "two\tthree"),
     "a.xlsx": xlsx({"S": [["name", "n"], ["a", 1], ["b", 2.5]]}),
     "a.pptx": pptx(["Title"], ["A", "B"]),
     "a.pdf": pdf(["hello"], ["you"]),
-    "a.png": PIC,
-    "a.json": SETTINGS,
+    "a.json": b'{"a": {"b": [1, "two"]}, "n": 2.5, "on": true}',
     "a.txt": b"one\ntwo\n",
 }
-OPTIONS: dict[str, Any] = {"rules": [{"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}]}
-RULES = {func: expected["rules"] for func, _, expected, _ in AGREED if isinstance(expected, dict)}
-OF_FILES = sorted({func for func, result, _, _ in AGREED if not isinstance(result, dict)})
 
 
 @st.composite
@@ -74,27 +63,19 @@ def _repacked(data: bytes, draw: st.DrawFn) -> bytes:
     return out.getvalue()
 
 
-@settings(max_examples=400)
-@given(file=damaged(), getter=st.sampled_from(sorted(READERS)), metric=st.sampled_from(OF_FILES))
+@settings(max_examples=400, deadline=None)
+@pytest.mark.filterwarnings("ignore::UserWarning:openpyxl")
+@given(file=damaged(), getter=st.sampled_from(sorted(READERS)), metric=st.sampled_from(sorted(METRICS)))
 def test_natives_never_break_down(file: File, getter: str, metric: str) -> None:
     """In this process, where a call takes no time; but for PDFs, whose reader may never end."""
+    found: object = file
     with contextlib.suppress(Unreadable):
         if "pdf" in getter:
-            asyncio.run(bounded.read(getter, file, {}))
+            found = asyncio.run(bounded.read(getter, file, {}))
         else:
-            READERS[getter](file, {})
-    expected = RULES.get(metric, File(name=file.name, data=WHOLE[file.name]))
-    try:
-        if "pdf" in metric:
-            value = asyncio.run(bounded.measure(metric, file, expected, OPTIONS))
-        else:
-            value = METRICS[metric](file, expected, OPTIONS)
-    except Unreadable:
-        return
-    except NotComparable as error:
-        assert "docx" in str(error)
-    else:
-        assert 0.0 <= engine.in_range(metric, value) <= 1.0
+            found = read_file(getter, file, {})
+            json.dumps(found)
+    assert METRICS[metric](found, {"expected": [], "expected_play_and_exit": 1}) in (True, False)
 
 
 def _stream(data: bytes, about: bytes = b"") -> bytes:
@@ -144,7 +125,12 @@ async def test_no_pdf_takes_more_than_its_share(kind: str) -> None:
 
 
 DEEP = {
-    "a.docx": package({"word/document.xml": f"<a>{'<c/>' * (4 << 20)}</a>"}, "word/document.xml", {}),
+    "a.docx": package(
+        {"word/document.xml": f"<a>{'<c/>' * (4 << 20)}</a>"},
+        "word/document.xml",
+        {"word/document.xml": "wordprocessingml.document.main"},
+    ),
+    "a.xlsx": xlsx({"S": [["x"] * 20] * 2_000}),
     "a.json": b"[" + b"{}," * (8 << 20) + b"{}]",
 }
 
@@ -153,7 +139,7 @@ DEEP = {
 async def test_what_a_large_document_takes_is_not_taken_of_this_process(name: str) -> None:
     """Read here, each of them takes some hundreds of megabytes, and the loop stands still for seconds."""
     before = resource.getrusage(resource.RUSAGE_SELF)
-    getter = {"a.docx": "docx_paragraphs", "a.json": "json_value"}[name]
+    getter = {"a.docx": "docx_paragraphs", "a.xlsx": "xlsx_styles", "a.json": "json_value"}[name]
     with contextlib.suppress(Unreadable):
         await bounded.read(getter, File(name=name, data=DEEP[name]), {"at": [0]})
     after = resource.getrusage(resource.RUSAGE_SELF)
@@ -162,54 +148,16 @@ async def test_what_a_large_document_takes_is_not_taken_of_this_process(name: st
 
 
 @pytest.mark.parametrize("sheet", [None, "s7"])
-async def test_a_sheet_that_is_named_often_is_read_once(sheet: str | None) -> None:
+async def test_a_sheet_that_is_named_often_is_read(sheet: str | None) -> None:
     main = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
     office = 'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
-    names = "".join(f'<sheet name="s{n}" r:id="r"/>' for n in range(500))
+    names = "".join(f'<sheet name="s{n}" sheetId="{n + 1}" r:id="r"/>' for n in range(500))
     parts = {
         "xl/workbook.xml": f"<workbook {main} {office}><sheets>{names}</sheets></workbook>",
         "xl/_rels/workbook.xml.rels": relations({"r": ("worksheet", "s.xml")}),
         "xl/s.xml": f'<worksheet {main}><sheetData><row r="99999"><c><v>1</v></c></row></sheetData></worksheet>',
     }
-    file = File(name="a.xlsx", data=package(parts, "xl/workbook.xml", {}))
+    kinds = {"xl/workbook.xml": "spreadsheetml.sheet.main", "xl/s.xml": "spreadsheetml.worksheet"}
+    file = File(name="a.xlsx", data=package(parts, "xl/workbook.xml", kinds))
     config = {"at": [99998]} if sheet is None else {"at": [99998], "sheet": sheet}
     assert await bounded.read("xlsx_cells", file, config) == [1]
-
-
-def test_all_sheets_share_one_bound() -> None:
-    far = xlsx({f"S{n}": [["x"]] for n in range(3)})
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(far)) as source, zipfile.ZipFile(out, "w") as sink:
-        for name in source.namelist():
-            sink.writestr(name, source.read(name).replace(b'<row r="1">', b'<row r="800000">'))
-    book = Workbook(File(name="a.xlsx", data=out.getvalue()))
-    assert [len(book.rows(name)) for name in ("S0", "S1", "S0")] == [800_000] * 3
-    with pytest.raises(Unreadable, match="more than 2000000 cells"):
-        book.rows("S2")
-
-
-def test_an_image_that_says_it_is_huge_is_not_unpacked() -> None:
-    size = PIC.index(b"IHDR") + 4
-    header = b"IHDR" + (30_000).to_bytes(4, "big") * 2 + PIC[size + 8 : size + 13]
-    huge = PIC[: size - 4] + header + zlib.crc32(header).to_bytes(4, "big") + PIC[size + 17 :]
-    for func in ("compare_images", "check_structure_sim", "compare_image_list"):
-        with pytest.raises(Unreadable):
-            METRICS[func](File(name="a.png", data=huge), File(name="a.png", data=PIC), {})
-
-
-@pytest.mark.parametrize(
-    ("func", "expected"),
-    [
-        ("compare_pptx_files", inline("gold.pptx", pptx(["a"]))),
-        ("check_pdf_pages", rule(relation="ge", ref_value=0)),
-        ("check_image_size", rule(width=1)),
-        ("check_structure_sim", inline("gold.png", PIC)),
-        ("check_json", rule(expect=[])),
-        ("is_expected_bookmarks", rule(type="bookmark_bar_folders_names", names=[])),
-    ],
-)
-async def test_what_cannot_be_read_is_0(func: str, expected: Any, desktop: GuestDesktop) -> None:
-    await desktop.write_file("/home/user/out", BROKEN)
-    kind = "json_value" if func == "is_expected_bookmarks" else "vm_file"
-    task = judged(func, {"type": kind, "path": "/home/user/out"}, expected)
-    assert (await evaluate(task, desktop, DONE, evaluators="native")).value == 0.0

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from deskroll.envs.osworld.evaluate.upstream.names import VERSION
-from deskroll.envs.osworld.evaluate.upstream.place import LOCK, environment_folder, find_environment, mark, missing
+from deskroll.envs.osworld.evaluate.upstream.place import (
+    LOCK,
+    environment_folder,
+    find_environment,
+    missing,
+    write_mark,
+)
+from tests.waiting import wait_until
 
 
 def deskroll(*words: str, data: str) -> subprocess.CompletedProcess[str]:
@@ -42,7 +51,7 @@ def test_one_of_another_python_is_not_there_and_made_anew(tmp_path: Path, monkey
     (folder / "lib" / "python2.7").mkdir(parents=True)
     (folder / "bin").mkdir()
     (folder / "bin" / "python").symlink_to(sys.executable)
-    mark(folder)
+    write_mark(folder)
     assert find_environment() == folder
     written = json.loads((folder / "installed.json").read_text())
     (folder / "installed.json").write_text(json.dumps({**written, "python": "2.7"}))
@@ -52,6 +61,28 @@ def test_one_of_another_python_is_not_there_and_made_anew(tmp_path: Path, monkey
     assert done.returncode == 2  # no index to take packages from
     assert "anew: another Python made it" in done.stdout
     assert not (folder / "lib" / "python2.7").exists()
+
+
+def test_two_that_install_at_once_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    folder = environment_folder()
+    folder.mkdir(parents=True)
+    with Path(f"{folder}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = [sys.executable, "-m", "deskroll", "osworld", "install", "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as second:
+            wait_until(lambda: _waits_for(second.pid, lock), "the second waits")
+            write_mark(folder)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            said, _ = second.communicate(timeout=120)
+    assert json.loads(said)["fresh"] is False
+
+
+def _waits_for(pid: int, lock: IO[str]) -> bool:
+    """Whether the process stands in the queue for a lock: `1: -> FLOCK  ADVISORY  WRITE 7 08:01:99 0 EOF`."""
+    waiting = [line.split() for line in Path("/proc/locks").read_text().splitlines() if "->" in line]
+    inode = str(os.fstat(lock.fileno()).st_ino)
+    return any(words[5] == str(pid) and words[6].endswith(f":{inode}") for words in waiting)
 
 
 def test_every_version_is_exact() -> None:

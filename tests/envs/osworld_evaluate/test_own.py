@@ -89,7 +89,7 @@ async def test_what_was_found_is_told(desktop: GuestDesktop, tmp_path: Path) -> 
     ("body", "said"),
     [
         ("return None", "a number from 0 to 1 is wanted"),
-        ("return 7", "gave 7, which is no score"),
+        ("return 7", "gave 7, which is not a score"),
         ("return float('nan')", "a number from 0 to 1 is wanted"),
         ("return {}['no']", "KeyError: 'no'"),
         ("raise SystemExit(0)", "the code ended the interpreter"),
@@ -161,7 +161,7 @@ async def test_it_reaches_nothing(desktop: GuestDesktop, tmp_path: Path, monkeyp
         ("file:check.txt:check", "write file:FILE.py:FUNCTION"),
         ("file:none.py:check", "there is no file"),
         ("file:check.py:other", "check.py has no function other; it has: check"),
-        ("file:broken.py:check", "broken.py is no Python"),
+        ("file:broken.py:check", "broken.py is not valid Python"),
         ("file:../check.py:check", "is outside the folder of the tasks"),
         ("file:link.py:check", "is outside the folder of the tasks"),
         ("file:/etc/check.py:check", "is outside the folder of the tasks"),

@@ -22,7 +22,7 @@ from deskroll.envs.osworld.evaluate.parts import evaluation_of
 from deskroll.envs.osworld.evaluate.upstream.judging import judge
 from deskroll.envs.osworld.evaluate.upstream.place import find_environment
 from deskroll.envs.osworld.evaluate.upstream.process import Answer, Worker
-from deskroll.envs.osworld.evaluate.upstream.relay import serving
+from deskroll.envs.osworld.evaluate.upstream.relay import serve_desktop
 from deskroll.envs.osworld.evaluate.upstream.worker_pool import WorkerPool
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import SetupContext
@@ -180,7 +180,7 @@ async def asked(
         "task_id": "t", "instruction": "", "config": [], "evaluator": {}, "func": func, "result": vm(result),
         "expected": vm(expected), "options": options,
     }  # fmt: skip
-    async with serving(desktop, worker.folder, {}):
+    async with serve_desktop(desktop, worker.folder, {}):
         return await worker.ask(job, 60)
 
 
@@ -411,7 +411,7 @@ def test():
 async def test_a_value_that_is_no_number_is_not_scored_at_once(worker: Worker, desktop: GuestDesktop) -> None:
     answer = await runs(worker, desktop, NO_NUMBER)
     assert answer.value is None
-    assert answer.error == "ValueError: check_python_file_by_test_suite gave nan, which is no score"
+    assert answer.error == "ValueError: check_python_file_by_test_suite gave nan, which is not a score"
 
 
 async def test_a_likeness_below_0_is_0(desktop: GuestDesktop) -> None:

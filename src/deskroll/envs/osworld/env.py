@@ -20,10 +20,11 @@ from deskroll.envs.answers import judge_answer
 from deskroll.envs.base import Ending, EnvContext, TurnResult
 from deskroll.envs.osworld.evaluate import (
     check_evaluator,
-    close_crew,
+    close_workers,
     evaluate,
     evaluator_files,
     looks_at_desktop,
+    require_evaluator,
 )
 from deskroll.envs.osworld.observe import View
 from deskroll.envs.osworld.settings import OSWorldSettings
@@ -94,7 +95,7 @@ class OSWorldEnv:
         for task in tasks:
             try:
                 check_steps(task, settings)
-                check_evaluator(task, settings.evaluators)
+                require_evaluator(task, settings.evaluators)
                 for file in (*bundled_files(task, folder), *evaluator_files(task, folder)):
                     digest.update(f"{task.id}\0{file.name}\0".encode() + read_below(file.parent, file.name))
             except (InputError, SetupError, OSError) as error:
@@ -104,7 +105,7 @@ class OSWorldEnv:
     @staticmethod
     async def close_shared() -> None:
         """End the processes that judge with OSWorld's own code."""
-        await close_crew()
+        await close_workers()
 
     @property
     def tools(self) -> Sequence[Tool]:

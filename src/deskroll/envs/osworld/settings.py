@@ -50,8 +50,8 @@ class OSWorldSettings(AnswerSettings):
     recording_fps: int = Field(default=5, ge=1, le=30)
     """How often a second the video looks at the screen; what has not changed costs nothing in it."""
     evaluators: Literal["auto", "native", "upstream"] = "auto"
-    """Whose code judges: deskroll's own where it has all that a part needs, else OSWorld's own
-    (`deskroll osworld install`); or one of them alone."""
+    """Whose code judges, where both have it: OSWorld's own (`deskroll osworld install`) for tasks of OSWorld's and
+    deskroll's for all others; or one of them for all."""
     network: bool = False
     """Whether programs in the desktop reach the network."""
     enable_proxy: bool = False

@@ -1,7 +1,10 @@
-"""Which code judges a part: ours, or upstream's own.
+"""Which code judges a part of a task: the one rule, in this one place.
 
-`auto`: ours where it has all of a part, else upstream's where that is installed. `native` and `upstream` take that one
-alone, save that what upstream's package lacks is always ours. A function of the task's own judges wherever it is named.
+A function of the task's own judges wherever it is named. Else the task decides: in one of OSWorld's own tasks,
+upstream's code judges every part that it has; in any other, native code does. A part that only one of the two has is
+judged by that one. What is installed on a machine changes nothing about that, so that a task has the same score
+everywhere: where upstream's code is to judge and is not installed, the task is refused (`require_judges`).
+`evaluators` says `native` or `upstream` for all tasks alike.
 """
 
 from __future__ import annotations
@@ -13,17 +16,20 @@ from deskroll.envs.osworld.evaluate.native import engine
 from deskroll.envs.osworld.evaluate.native.getters import GETTERS
 from deskroll.envs.osworld.evaluate.native.metrics import METRICS
 from deskroll.envs.osworld.evaluate.own.named import Function, is_own
-from deskroll.envs.osworld.evaluate.parts import INFEASIBLE, Evaluation, Part
+from deskroll.envs.osworld.evaluate.parts import INFEASIBLE, Part, evaluation_of
 from deskroll.envs.osworld.evaluate.upstream import names
-from deskroll.envs.osworld.evaluate.upstream.place import find_environment
+from deskroll.envs.osworld.evaluate.upstream.place import find_environment, missing
 from deskroll.errors import InputError, did_you_mean
+from deskroll.types import Task
 
 _FIRST = ("exact_match", INFEASIBLE)
 """Of the evaluators, those that are told first."""
+_KEYS = ("snapshot", "source", "trajectory")
+"""What every task file of OSWorld's has, and nobody else has a use for."""
 
 
 class Evaluators(enum.StrEnum):
-    """Whose getters and metrics judge."""
+    """Whose getters and metrics judge, where both have them."""
 
     AUTO = "auto"
     NATIVE = "native"
@@ -39,28 +45,46 @@ class Judge(enum.StrEnum):
     """A function of the task's own, in a file beside it."""
 
 
-def choose(evaluation: Evaluation, evaluators: Evaluators = Evaluators.AUTO) -> Sequence[Judge]:
-    """Who judges each part; `InputError` says what does not exist, or what to install."""
+def is_osworlds(task: Task) -> bool:
+    """Whether a task is one of OSWorld's own, by the keys of its file."""
+    return all(key in task.metadata for key in _KEYS)
+
+
+def choose(task: Task, evaluators: Evaluators = Evaluators.AUTO) -> Sequence[Judge]:
+    """Who judges each part of a task; `InputError` says what does not exist."""
+    evaluation = evaluation_of(task.evaluator)
     if evaluation.infeasible:
         return [Judge.NATIVE] * len(evaluation.parts)
-    return [_judge(part, evaluators) for part in evaluation.parts]
+    if evaluators is Evaluators.AUTO:
+        prefer = Judge.UPSTREAM if is_osworlds(task) else Judge.NATIVE
+    else:
+        prefer = Judge(evaluators)
+    judges = [_judge(part, prefer) for part in evaluation.parts]
+    for part, judge in zip(evaluation.parts, judges, strict=True):
+        if evaluators is Evaluators.NATIVE and judge is Judge.UPSTREAM:
+            raise InputError(f"{_label(part)}: there is no native evaluator for this; set evaluators to auto")
+    return judges
 
 
-def _judge(part: Part, evaluators: Evaluators) -> Judge:
+def require_judges(task: Task, evaluators: Evaluators) -> None:
+    """Refuse a task whose judges do not exist, or are not installed."""
+    for part, judge in zip(evaluation_of(task.evaluator).parts, choose(task, evaluators), strict=True):
+        if judge is Judge.UPSTREAM and find_environment() is None:
+            instead = ", or set evaluators to native" if engine.has_part(part) else ""
+            raise InputError(f"{_label(part)}: {missing()}{instead}")
+
+
+def _judge(part: Part, prefer: Judge) -> Judge:
     if is_own(part.func):
         return _own(part)
-    ours, theirs = engine.has_part(part), names.has_part(part)
-    if not ours and not theirs:
+    having = [
+        judge
+        for judge, has_part in ((Judge.NATIVE, engine.has_part), (Judge.UPSTREAM, names.has_part))
+        if has_part(part)
+    ]
+    if not having:
         raise InputError(_unknown(part))
-    if evaluators is Evaluators.NATIVE:
-        if not ours:
-            raise InputError(f"{_named(part)}: there is no native evaluator for this; set evaluators to auto")
-        return Judge.NATIVE
-    if ours and (evaluators is Evaluators.AUTO or not theirs):
-        return Judge.NATIVE
-    if find_environment() is None:
-        raise InputError(f"{_named(part)}: OSWorld's own evaluators judge this; run: deskroll osworld install")
-    return Judge.UPSTREAM
+    return prefer if prefer in having else having[0]
 
 
 def _own(part: Part) -> Judge:
@@ -75,7 +99,7 @@ def _own(part: Part) -> Judge:
     return Judge.OWN
 
 
-def _named(part: Part) -> str:
+def _label(part: Part) -> str:
     return " with ".join([part.func, *(getter.type for getter in part.getters)])
 
 
@@ -85,7 +109,7 @@ def _unknown(part: Part) -> str:
     for getter in part.getters:
         if getter.type not in GETTERS and getter.type not in names.GETTERS:
             return f"there is no getter {getter.type!r}{_known(getter.type, GETTERS, names.GETTERS)}"
-    return f"{_named(part)}: some of this is ours and some is OSWorld's own, and they do not go together"
+    return f"{_label(part)}: some of this is ours and some is OSWorld's own, and they do not go together"
 
 
 def _known(name: str, ours: Iterable[str], theirs: Iterable[str]) -> str:

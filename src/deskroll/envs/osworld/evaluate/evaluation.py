@@ -9,7 +9,7 @@ from pathlib import Path
 from deskroll.desktops.base import Desktop
 from deskroll.envs.base import Ending
 from deskroll.envs.osworld.evaluate import rules
-from deskroll.envs.osworld.evaluate.choice import Evaluators, Judge, choose
+from deskroll.envs.osworld.evaluate.choice import Evaluators, Judge, choose, require_judges
 from deskroll.envs.osworld.evaluate.native import engine
 from deskroll.envs.osworld.evaluate.own import judging as own
 from deskroll.envs.osworld.evaluate.own.named import own_functions
@@ -27,10 +27,16 @@ TRACEBACK = "evaluator.txt"
 """The file that the traceback behind a 0 is kept in; that of a failure is the failure's own."""
 
 
-def check_evaluator(task: Task, evaluators: Evaluators | str = Evaluators.AUTO) -> None:
-    """Refuse a task whose evaluator does not exist, or is not installed."""
+def check_evaluator(task: Task) -> None:
+    """Refuse a task whose evaluator does not exist."""
     if task.evaluator.get("func") is not None:
-        choose(evaluation_of(task.evaluator), Evaluators(evaluators))
+        choose(task)
+
+
+def require_evaluator(task: Task, evaluators: Evaluators | str = Evaluators.AUTO) -> None:
+    """Refuse a task whose evaluator does not exist, or is not installed on this machine."""
+    if task.evaluator.get("func") is not None:
+        require_judges(task, Evaluators(evaluators))
 
 
 def evaluator_files(task: Task, folder: Path) -> list[Path]:
@@ -62,12 +68,13 @@ async def evaluate(
         evaluation = evaluation_of(task.evaluator)
         if (score := rules.by_ending(evaluation, ending.stop)) is not None:
             return score
-        judges = choose(evaluation, Evaluators(evaluators))
-        await _postconfig(evaluation, desktop, context)
+        judges = choose(task, Evaluators(evaluators))
+        await _perform_postconfig(evaluation, desktop, context)
         verdicts: list[Verdict] = []
         value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, context, verdicts, notes))
         reason = "; ".join(dict.fromkeys(each.reason for each in verdicts))
-        found, expected = (_together(evaluation, texts) for texts in zip(*map(_compared, verdicts), strict=True))
+        found = _join_texts(evaluation, [each.found for each in verdicts])
+        expected = _join_texts(evaluation, [each.expected for each in verdicts])
         return Score(value=value, reason=reason, found=found, expected=expected)
     except (EvaluatorError, InputError) as error:
         made = EvaluatorError(f"task {task.id!r}: {error}")
@@ -78,11 +85,7 @@ async def evaluate(
             keep(TRACEBACK, "\n\n".join(notes).encode(errors="replace"))
 
 
-def _compared(verdict: Verdict) -> tuple[str | None, str | None]:
-    return verdict.found, verdict.expected
-
-
-def _together(evaluation: Evaluation, texts: Sequence[str | None]) -> str | None:
+def _join_texts(evaluation: Evaluation, texts: Sequence[str | None]) -> str | None:
     """What the parts that were judged have to say; of several, each by the name of its metric."""
     if len(evaluation.parts) == 1:
         return texts[0]
@@ -109,7 +112,7 @@ async def _values(
         yield verdicts[-1].value
 
 
-async def _postconfig(evaluation: Evaluation, desktop: Desktop, context: SetupContext) -> None:
+async def _perform_postconfig(evaluation: Evaluation, desktop: Desktop, context: SetupContext) -> None:
     if not evaluation.postconfig:
         return
     try:

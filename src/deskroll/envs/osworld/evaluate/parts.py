@@ -117,5 +117,5 @@ def _getter(given: object, name: str) -> Getter | None:
 
 def _object(given: object, name: str) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
-        raise InputError(f"evaluator.{name} is missing, or no object")
+        raise InputError(f"evaluator.{name} is missing or not an object")
     return given

@@ -38,13 +38,13 @@ async def live_mode(desktop: Desktop) -> str | None:
         return None
     try:
         async with time_limit(_ASK_S), browser_of(desktop) as browser:
-            chosen = await _chosen(browser)
+            chosen = await _ask_browser(browser)
     except (SetupError, TimeoutError):
         return None
     return mode_of(chosen) if isinstance(chosen, list) else None
 
 
-async def _chosen(browser: Browser) -> object:
+async def _ask_browser(browser: Browser) -> object:
     """In a tab of its own, behind the others, which is closed again."""
     tab = str((await browser.call("Target.createTarget", {"url": "about:blank", "background": True})).get("targetId"))
     try:

@@ -1,4 +1,4 @@
-"""Native getters: what a desktop's state is, for native metrics.
+"""Native getters: what a desktop's state is, for native metrics and a task's own functions.
 
 A file that is not there is `None`, one that is too large or not what it should be is `Unreadable`. Anything else that
 goes wrong rises; so does a command that was cut off (`running`). What a file says is read within limits (`bounded`).
@@ -11,48 +11,33 @@ import binascii
 import posixpath
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Any
 
-from deskroll.desktops.base import Desktop, Observe, RunResult
+from deskroll.desktops.base import Desktop
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.osworld.evaluate.bounds import LARGEST_FILE
 from deskroll.envs.osworld.evaluate.native import appearance, bounded
 from deskroll.envs.osworld.evaluate.native.readers import READERS
-from deskroll.envs.osworld.evaluate.native.values import File, NotComparable, Unreadable
+from deskroll.envs.osworld.evaluate.native.values import Config, File, Unreadable
 from deskroll.envs.osworld.evaluate.running import run_whole
-from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError, LeaseLost
+from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, EvaluatorError, GuestError, LeaseLost
 
-Config = Mapping[str, Any]
 Get = Callable[[Desktop, Config], Awaitable[object]]
 _BROWSERS = ("google-chrome", "chromium")
 
 
-async def _run(desktop: Desktop, config: Config) -> RunResult:
-    """As the guest's /execute does it, only that a string always goes through the shell."""
+async def _vm_command_line(desktop: Desktop, config: Config) -> object:
+    """As the guest's /execute runs it, only that a string always goes through the shell."""
     command = config.get("command", "")
     if not isinstance(command, str):
         command = [str(word) for word in command]
         if str(config.get("shell", "")).lower() == "true":
             command = ["/bin/sh", "-c", *command]
-    return await run_whole(desktop, command)
-
-
-async def _vm_command_line(desktop: Desktop, config: Config) -> object:
-    return (await _run(desktop, config)).output
-
-
-async def _vm_command_error(desktop: Desktop, config: Config) -> object:
-    return (await _run(desktop, config)).error
-
-
-async def _vm_terminal_output(desktop: Desktop, config: Config) -> object:
-    seen = await desktop.step((), settle=None, observe=Observe(screenshot=False, terminal=True))
-    return seen.terminal
+    return (await run_whole(desktop, command)).output
 
 
 async def _rule(desktop: Desktop, config: Config) -> object:
     if config.get("rules") is None:
-        raise NotComparable("evaluator.expected must be of type rule, with rules")
+        raise EvaluatorError("rule: there are no rules")
     return config["rules"]
 
 
@@ -64,15 +49,10 @@ async def _inline_file(desktop: Desktop, config: Config) -> object:
     try:
         return File(name=name, data=base64.b64decode(str(config.get("base64", "")), validate=True))
     except binascii.Error as error:
-        raise NotComparable(f"inline_file {name!r}: base64: {error}") from None
+        raise EvaluatorError(f"inline_file {name!r}: base64: {error}") from None
 
 
 async def _vm_file(desktop: Desktop, config: Config) -> object:
-    if config.get("multi"):
-        paths, names = list(config.get("path", ())), list(config.get("dest", ()))
-        wanted = config.get("gives", [0])
-        files = [await _read(desktop, str(paths[n]), str(names[n])) for n in sorted(wanted)]
-        return files[0] if len(files) == 1 else files
     path = str(config.get("path", ""))
     return await _read(desktop, path, str(config.get("dest") or posixpath.basename(path)))
 
@@ -139,8 +119,6 @@ GETTERS: Mapping[str, Get] = {
     "vm_command_line": _vm_command_line,
     "vm_file": _vm_file,
     "rule": _rule,
-    "vm_command_error": _vm_command_error,
-    "vm_terminal_output": _vm_terminal_output,
     "vlc_config": _vlc_config,
     "chrome_appearance_mode_ui": _chrome_appearance_mode_ui,
     "inline_file": _inline_file,

@@ -1,44 +1,52 @@
-"""What a file of the desktop says, for the getters that are ours alone: each takes a file and the getter's settings."""
+"""What a file of the desktop says, for the getters that are ours alone.
+
+A document can ask for any amount of time and memory: it is to be read within limits (`bounded`). Whatever is wrong with
+one raises `Unreadable`. A library is imported by the module that reads with it, and that one when it is needed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
-from deskroll.envs.osworld.evaluate.native.images import image_size
-from deskroll.envs.osworld.evaluate.native.jsons import json_of
-from deskroll.envs.osworld.evaluate.native.looks import docx_runs, xlsx_styles
-from deskroll.envs.osworld.evaluate.native.office import docx_paragraphs, pptx_texts
-from deskroll.envs.osworld.evaluate.native.pdf import pdf_text
-from deskroll.envs.osworld.evaluate.native.slides import pptx_slides
-from deskroll.envs.osworld.evaluate.native.values import File
-from deskroll.envs.osworld.evaluate.native.workbook import Workbook
+from deskroll.envs.osworld.evaluate.native.values import File, Unreadable
 
-Config = Mapping[str, Any]
-Read = Callable[[File, Config], object]
-
-
-def _xlsx_cells(file: File, config: Config) -> object:
-    """The rows of a sheet (`sheet`: its name; without one, the first), numbers without needless decimals."""
-    book = Workbook(file)
-    name = config.get("sheet", next(iter(book.names), ""))
-    if name not in book.names:
-        return None
-    return [[_whole(cell) for cell in row] for row in book.rows(name)]
-
-
-def _whole(cell: object) -> object:
-    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
-
-
-READERS: Mapping[str, Read] = {
-    "docx_paragraphs": lambda file, config: docx_paragraphs(file),
-    "docx_runs": lambda file, config: docx_runs(file),
-    "pptx_texts": lambda file, config: pptx_texts(file),
-    "pptx_slides": lambda file, config: pptx_slides(file),
-    "xlsx_cells": _xlsx_cells,
-    "xlsx_styles": lambda file, config: xlsx_styles(file, config.get("sheet")),
-    "pdf_text": lambda file, config: pdf_text(file),
-    "json_value": lambda file, config: json_of(file),
-    "image_size": lambda file, config: image_size(file),
+READERS = {
+    "docx_paragraphs": "documents",
+    "docx_runs": "documents",
+    "pptx_texts": "slides",
+    "pptx_slides": "slides",
+    "xlsx_cells": "sheets",
+    "xlsx_styles": "sheets",
+    "pdf_text": "pdfs",
+    "json_value": "jsons",
 }
+"""The getters, each with the module beside this one that has a function of that name."""
+LIBRARIES = {"documents": "docx", "slides": "pptx", "sheets": "openpyxl", "pdfs": "pypdf"}
+"""What those modules import, all of the extra `local`."""
+
+
+def read_file(getter: str, file: File, config: Mapping[str, Any]) -> object:
+    """What a file says, by that getter; `at` and `default` in its settings pick a part of it."""
+    module = import_module(f"{__package__}.{READERS[getter]}")
+    try:
+        found = getattr(module, getter)(file, config)
+    except (MemoryError, RecursionError):
+        raise
+    except Exception as error:  # noqa: BLE001  (libraries raise whatever they stumble over)
+        words = error if isinstance(error, Unreadable) else f"{type(error).__name__}: {error}"
+        raise Unreadable(f"{file.name} cannot be read ({getter}): {words}") from None
+    return value_at(found, config.get("at", ()), config.get("default"))
+
+
+def value_at(value: object, path: Sequence[object], default: object = None) -> object:
+    """The value at a path of names and numbers; the default where there is none."""
+    for step in path:
+        if isinstance(value, dict):
+            value = value.get(step) if isinstance(step, str) else None
+        elif isinstance(value, list) and type(step) is int:
+            value = value[step] if -len(value) <= step < len(value) else None
+        else:
+            return default
+    return default if value is None else value

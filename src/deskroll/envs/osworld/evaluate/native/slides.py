@@ -1,71 +1,55 @@
-"""Reads the slides of a pptx file: what each says, and how it is laid out."""
+"""What the slides of pptx files say, and how they are laid out, by python-pptx."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from xml.etree import ElementTree
+from typing import Any
 
-from deskroll.envs.osworld.evaluate.native.package import A, P, Package, R
-from deskroll.envs.osworld.evaluate.native.values import File
+from pptx import Presentation
+from pptx.oxml.ns import qn
+from pptx.slide import Slide
 
-_TITLES = ("title", "ctrTitle")
+from deskroll.envs.osworld.evaluate.native.package import open_package
+from deskroll.envs.osworld.evaluate.native.values import Config, File
 
-
-def slide_parts(package: Package) -> list[str]:
-    """The slides' parts, in the order of the show."""
-    main = "ppt/presentation.xml"
-    targets = package.targets(main)
-    return [targets.get(each.get(f"{R}id", ""), "") for each in package.need(main).iter(f"{P}sldId")]
+_HEADINGS = './/p:sp[p:nvSpPr/p:nvPr/p:ph[@type="title" or @type="ctrTitle"]]//a:p'
+_COLOUR = "./p:cSld/p:bg/p:bgPr/a:solidFill/a:srgbClr/@val"
 
 
-def pptx_slides(file: File) -> list[dict[str, object]]:
+def pptx_texts(file: File, config: Config) -> list[list[str]]:
+    """The paragraphs of each slide, in the order of the slides and of the file; empty ones left out."""
+    slides = Presentation(open_package(file)).slides
+    every = [[_words(each) for each in slide.element.iter(qn("a:p"))] for slide in slides]
+    return [[text for text in texts if text.strip()] for texts in every]
+
+
+def _words(paragraph: Any) -> str:
+    return "".join(each.text or "" for each in paragraph.iter(qn("a:t")))
+
+
+def pptx_slides(file: File, config: Config) -> list[dict[str, object]]:
     """Each slide as `{title, texts, bold, layout, notes, background}`: paragraphs as text, empty ones left out."""
-    package = Package(file)
-    return [_slide(package, part) for part in slide_parts(package)]
+    return [_slide(each) for each in Presentation(open_package(file)).slides]
 
 
-def _slide(package: Package, part: str) -> dict[str, object]:
-    root = package.need(part)
-    titles = [shape for shape in root.iter(f"{P}sp") if placeholder(shape) in _TITLES]
-    headings = {paragraph for title in titles for paragraph in title.iter(f"{A}p")}
-    every = [each for each in root.iter(f"{A}p") if paragraph_text(each).strip()]
-    colour = root.find(f"{P}cSld/{P}bg/{P}bgPr/{A}solidFill/{A}srgbClr")
-    layouts = (package.need(each).find(f"{P}cSld") for each in package.related(part, "slideLayout")[:1])
+def _slide(slide: Slide) -> dict[str, object]:
+    root: Any = slide.element
+    headings = set(root.xpath(_HEADINGS))
+    every = [each for each in root.iter(qn("a:p")) if each.text.strip()]
     return {
-        "title": "\n".join(paragraph_text(each) for each in every if each in headings),
-        "texts": [paragraph_text(each) for each in every if each not in headings],
-        "bold": [paragraph_text(each) for each in every if _is_bold(each)],
-        "layout": "".join(each.get("name", "") for each in layouts if each is not None),
-        "notes": "\n".join(_notes(package, part)),
-        "background": "" if colour is None else colour.get("val", "").upper(),
+        "title": "\n".join(each.text for each in every if each in headings),
+        "texts": [each.text for each in every if each not in headings],
+        "bold": [each.text for each in every if _is_bold(each)],
+        "layout": slide.slide_layout.name,
+        "notes": _notes(slide),
+        "background": "".join(root.xpath(_COLOUR)).upper(),
     }
 
 
-def placeholder(shape: ElementTree.Element) -> str | None:
-    """What a shape is a placeholder for: `title`, `body`, ...; None where it is none."""
-    found = shape.find(f"./*/{P}nvPr/{P}ph")
-    return None if found is None else found.get("type", "obj")
+def _is_bold(paragraph: Any) -> bool:
+    runs = [run for run in paragraph.iter(qn("a:r")) if run.text.strip()]
+    return bool(runs) and all(run.rPr is not None and run.rPr.b for run in runs)
 
 
-def paragraph_text(paragraph: ElementTree.Element) -> str:
-    """Its text, as python-pptx gives it: a line's end within it is a vertical tab."""
-    parts = []
-    for each in paragraph:
-        if each.tag in (f"{A}r", f"{A}fld"):
-            parts.append(each.findtext(f"{A}t") or "")
-        elif each.tag == f"{A}br":
-            parts.append("\v")
-    return "".join(parts)
-
-
-def _is_bold(paragraph: ElementTree.Element) -> bool:
-    runs = [run for run in paragraph.iter(f"{A}r") if (run.findtext(f"{A}t") or "").strip()]
-    marks = (run.find(f"{A}rPr") for run in runs)
-    return bool(runs) and all(mark is not None and mark.get("b") in ("1", "true") for mark in marks)
-
-
-def _notes(package: Package, part: str) -> Iterator[str]:
-    for notes in package.related(part, "notesSlide")[:1]:
-        for shape in package.need(notes).iter(f"{P}sp"):
-            if placeholder(shape) == "body":
-                yield from (paragraph_text(each) for each in shape.iter(f"{A}p"))
+def _notes(slide: Slide) -> str:
+    frame = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
+    return "" if frame is None else frame.text

@@ -18,7 +18,7 @@ from typing import Any
 _LONGEST = 10_000
 
 
-def made(value: Any, folder: str) -> Any:
+def write_file(value: Any, folder: str) -> Any:
     """What a getter gave, with files written down."""
     if isinstance(value, dict) and set(value) == {"file", "base64"}:
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103  (pathlib takes longer to import than this to run)
@@ -26,12 +26,10 @@ def made(value: Any, folder: str) -> Any:
         with open(path, "wb") as file:  # noqa: PTH123
             file.write(base64.b64decode(value["base64"]))
         return path
-    if isinstance(value, dict) and set(value) == {"list"}:
-        return [made(each, os.path.join(folder, str(n))) for n, each in enumerate(value["list"])]  # noqa: PTH118
     return value["value"]
 
 
-def understood(answer: Any, name: str) -> dict[str, Any]:
+def read_answer(answer: Any, name: str) -> dict[str, Any]:
     """A number with its reason."""
     value, reason = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, "")
     if not isinstance(value, (bool, int, float)) or not float("-inf") < value < float("inf"):
@@ -48,9 +46,9 @@ def call(job: dict[str, Any]) -> dict[str, Any]:
     sys.modules["evaluator"] = module
     try:
         exec(compile(source, file, "exec"), vars(module))  # noqa: S102  (this is what it is for)
-        given = [made(each, name) for name, each in job["given"].items()]
+        given = [write_file(each, name) for name, each in job["given"].items()]
         answer = getattr(module, job["function"])(*given, **job["options"])
-        return understood(answer, job["function"])
+        return read_answer(answer, job["function"])
     except Exception as error:  # noqa: BLE001  (whatever it raises, it is told)
         told = traceback.TracebackException.from_exception(error)
         first = next((n for n, frame in enumerate(told.stack) if frame.filename == file), 0)
@@ -58,6 +56,6 @@ def call(job: dict[str, Any]) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error}"[:_LONGEST], "trace": "".join(told.format())[-_LONGEST:]}
 
 
-def sealed(given: str, seal: str) -> str:
+def seal_answer(given: str, seal: str) -> str:
     """The answer as text, behind the seal that only this call knows."""
     return seal + json.dumps(call(json.loads(given)))

@@ -30,6 +30,8 @@ from deskroll.types import Record
 
 LIMITS = Limits(timeout=60.0, memory_mb=2048, disk_mb=512, output_chars=60_000)
 """What one call may use."""
+_SLACK = 1e-9
+"""By how much a mean may be more than 1, as numbers are rounded."""
 
 
 class Answer(Record, frozen=True):
@@ -46,7 +48,7 @@ async def judge(
 ) -> Verdict:
     """The value of one part; `EvaluatorError` where there is none. `note` gets the traceback behind a 0."""
     if part.result is None:
-        raise EvaluatorError("evaluator.result is missing, or no object")
+        raise EvaluatorError("evaluator.result is missing or not an object")
     given: dict[str, object] = {}
     try:
         given["result"] = await engine.get(part.result, desktop)
@@ -56,7 +58,7 @@ async def judge(
         return Verdict(value=0.0, reason=str(error))
     if part.expected is not None and given["expected"] is None:  # no way to remain unscored, as for all others
         return Verdict(value=0.0, reason="the file that was to be compared with is not there")
-    answer = await _called(part, folder, given)
+    answer = await _call(part, folder, given)
     if answer.value is None:
         if not await _is_at_fault(part, folder, given):
             broken = EvaluatorError(f"{part.func}: {plain(answer.error)}")
@@ -64,9 +66,16 @@ async def judge(
             raise broken
         note(answer.trace)
         answer = Answer(value=0.0, reason=f"what was found cannot be judged: {answer.error}")
-    value = engine.in_range(part.func, answer.value or 0.0)
+    value = _in_range(part.func, answer.value or 0.0)
     reason = plain(answer.reason, keep="\n") or f"{part.func}: {value:g}"
     return await engine.verdict(value, reason, given["result"], given.get("expected"))
+
+
+def _in_range(function: str, value: float) -> float:
+    """What a function gave as a score: less than nothing is nothing; more than 1 is a mistake."""
+    if not value <= 1.0 + _SLACK:
+        raise EvaluatorError(f"{function} gave {value:g}, which is not a score: one is from 0 to 1")
+    return min(max(value, 0.0), 1.0)
 
 
 async def _is_at_fault(part: Part, folder: Path | None, given: dict[str, object]) -> bool:
@@ -74,38 +83,36 @@ async def _is_at_fault(part: Part, folder: Path | None, given: dict[str, object]
     expected = given.get("expected")
     if not isinstance(given["result"], File) or not isinstance(expected, File):
         return False
-    return (await _called(part, folder, {"result": expected, "expected": expected})).value is not None
+    return (await _call(part, folder, {"result": expected, "expected": expected})).value is not None
 
 
-async def _called(part: Part, folder: Path | None, given: dict[str, object]) -> Answer:
+async def _call(part: Part, folder: Path | None, given: dict[str, object]) -> Answer:
     function = Function.parse(part.func)
     job = {
         "file": function.file,
         "function": function.name,
         "source": function.source(folder),
-        "given": {name: _sent(value) for name, value in given.items()},
+        "given": {name: _as_json(value) for name, value in given.items()},
         "options": msgspec.to_builtins(part.options),
     }
     seal = secrets.token_hex(16)
-    program = f"{Path(inside.__file__).read_text()}\n\nsealed(given, {seal!r})\n"
+    program = f"{Path(inside.__file__).read_text()}\n\nseal_answer(given, {seal!r})\n"
     # As a literal of its own, so that no program that is compiled is as large as a file.
     snippets = (f"given = {json.dumps(json.dumps(job))}", program)
     try:
         ended = await run_once(LIMITS, snippets)
     except (SetupError, MissingDependency) as error:
         raise EvaluatorError(f"{part.func}: {error}") from error
-    return Answer(error=ended.note) if ended.note else _understood(ended.shown, seal)
+    return Answer(error=ended.note) if ended.note else _read_answer(ended.shown, seal)
 
 
-def _sent(value: object) -> dict[str, Any]:
+def _as_json(value: object) -> dict[str, Any]:
     if isinstance(value, File):
         return {"file": value.name, "base64": base64.b64encode(value.data).decode()}
-    if isinstance(value, list) and any(isinstance(each, File) for each in value):
-        return {"list": [_sent(each) for each in value]}
     return {"value": msgspec.to_builtins(value)}
 
 
-def _understood(shown: str, seal: str) -> Answer:
+def _read_answer(shown: str, seal: str) -> Answer:
     """The answer, when it is one of this very call."""
     try:
         text = ast.literal_eval(shown.strip())

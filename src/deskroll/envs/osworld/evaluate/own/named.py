@@ -41,7 +41,7 @@ class Function(Record, frozen=True):
             raise InputError(f"evaluator.func: {error}") from None
 
     def source(self, folder: Path | None) -> str:
-        """What the file says; `InputError` where it is no Python, or has no such function."""
+        """What the file says; `InputError` where it is not valid Python, or has no such function."""
         try:
             source = read_bundled(self.file, folder, _LARGEST).decode("utf-8")
             tree = ast.parse(source, self.file)
@@ -50,7 +50,7 @@ class Function(Record, frozen=True):
         except UnicodeDecodeError as error:
             raise InputError(f"evaluator.func: {self.file} cannot be read: {error}") from None
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise InputError(f"evaluator.func: {self.file} is no Python: {error}") from None
+            raise InputError(f"evaluator.func: {self.file} is not valid Python: {error}") from None
         names = [each.name for each in tree.body if isinstance(each, ast.FunctionDef)]
         if self.name not in names:
             raise InputError(

@@ -1,19 +1,29 @@
 """Makes upstream's environment: a virtual environment with exactly the packages of `packages.lock`.
 
 Guarantees: an environment counts as there only when it is whole and of this Python. What a broken-off installation left
-is gone on with; packages that are there already are not fetched again, save where another Python put them. The
-package's own list of requirements (259 packages, 3.6 GB) is not followed.
+is gone on with; packages that are there already are not fetched again, save where another Python put them. Two that
+install at once take turns, and the second finds the work done. The package's own list of requirements (259 packages,
+3.6 GB) is not followed.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from deskroll.envs.osworld.evaluate.upstream.place import LOCK, environment_folder, find_environment, mark, wanted
+from msgspec.structs import replace
+
+from deskroll.envs.osworld.evaluate.upstream.place import (
+    LOCK,
+    current_mark,
+    environment_folder,
+    find_environment,
+    write_mark,
+)
 from deskroll.errors import MissingDependency, plain
 from deskroll.types import Record
 
@@ -36,24 +46,33 @@ def install(tell: Callable[[str], None]) -> Installed:
     """Make the environment, or finish it; `tell` gets a line whenever something happens."""
     packages = [line for line in LOCK.read_text().splitlines() if line and not line.startswith("#")]
     folder = environment_folder()
+    done = Installed(folder=str(folder), packages=len(packages), fresh=False)
     if find_environment() is not None:
-        return Installed(folder=str(folder), packages=len(packages), fresh=False)
+        return done
     folder.mkdir(parents=True, exist_ok=True)
+    with Path(f"{folder}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if find_environment() is not None:  # somebody else has made it meanwhile
+            return done
+        _make_environment(folder, tell)
+    return replace(done, fresh=True)
+
+
+def _make_environment(folder: Path, tell: Callable[[str], None]) -> None:
     anew = _is_of_another_python(folder)
-    why = f" anew: another Python made it, and this is {wanted().python}" if anew else ""
+    why = f" anew: another Python made it, and this is {current_mark().python}" if anew else ""
     tell(f"making the environment in {folder}{why}")
     _run([sys.executable, "-m", "venv", "--symlinks", *(["--clear"] if anew else []), str(folder)], tell)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     _run([*pip, "install", "--no-deps", "--prefer-binary", "-r", str(LOCK)], tell)
     check_imports(folder)
-    mark(folder)
-    return Installed(folder=str(folder), packages=len(packages), fresh=True)
+    write_mark(folder)
 
 
 def _is_of_another_python(folder: Path) -> bool:
     """Whether what is there is of no use to this Python: of another version, or of one that is gone."""
-    python = folder / "bin" / "python"
-    return python.is_symlink() and not (python.exists() and (folder / "lib" / f"python{wanted().python}").is_dir())
+    python, library = folder / "bin" / "python", folder / "lib" / f"python{current_mark().python}"
+    return python.is_symlink() and not (python.exists() and library.is_dir())
 
 
 def check_imports(folder: Path) -> None:

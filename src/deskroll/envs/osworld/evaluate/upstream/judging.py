@@ -17,7 +17,7 @@ from deskroll.desktops.base import Desktop
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.osworld.evaluate.parts import Getter, Part
 from deskroll.envs.osworld.evaluate.upstream.place import find_environment, missing
-from deskroll.envs.osworld.evaluate.upstream.relay import serving
+from deskroll.envs.osworld.evaluate.upstream.relay import serve_desktop
 from deskroll.envs.osworld.evaluate.upstream.worker_pool import WorkerPool
 from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.envs.osworld.setup.context import SetupContext
@@ -29,7 +29,7 @@ from deskroll.types import Task
 
 JUDGE_S = 300.0
 """How long one part may take: a page of a slow site is waited for by upstream itself for minutes."""
-_crews: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, WorkerPool] = weakref.WeakKeyDictionary()
+_pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, WorkerPool] = weakref.WeakKeyDictionary()
 
 
 class UpstreamError(EvaluatorError):
@@ -43,17 +43,17 @@ class UpstreamError(EvaluatorError):
 def worker_pool() -> WorkerPool:
     """The workers of the running loop."""
     loop = asyncio.get_running_loop()
-    if loop not in _crews:
+    if loop not in _pools:
         environment = find_environment()
         if environment is None:
             raise EvaluatorError(missing())
-        _crews[loop] = WorkerPool(environment)
-    return _crews[loop]
+        _pools[loop] = WorkerPool(environment)
+    return _pools[loop]
 
 
-async def close_crew() -> None:
+async def close_workers() -> None:
     """End the workers of the running loop."""
-    found = _crews.pop(asyncio.get_running_loop(), None)
+    found = _pools.pop(asyncio.get_running_loop(), None)
     if found is not None:
         await found.close()
 
@@ -74,7 +74,7 @@ async def judge(
     if not isinstance(desktop, GuestDesktop):
         raise EvaluatorError(f"{part.func}: desktop {desktop.id} has no guest that OSWorld's evaluators could ask")
     files = {**context.outputs, **await _cloud_files(part, context)}
-    async with worker_pool().worker() as worker, serving(desktop, worker.folder, files) as relay:
+    async with worker_pool().worker() as worker, serve_desktop(desktop, worker.folder, files) as relay:
         try:
             answer = await worker.ask(_job(part, task), seconds)
         except EvaluatorError as error:
@@ -87,7 +87,7 @@ async def judge(
     if answer.value is None:
         raise UpstreamError(f"{part.func}: {plain(answer.error)}", printed)
     if not answer.value <= 1.0:
-        raise EvaluatorError(f"{part.func} gave {answer.value:g}, which is no score")
+        raise EvaluatorError(f"{part.func} gave {answer.value:g}, which is not a score")
     if answer.error:
         note(printed)
     value = max(0.0, answer.value)  # a likeness of images can be negative
@@ -134,12 +134,12 @@ def _named_files(config: Mapping[str, Any]) -> list[tuple[str, str]]:
 async def _cloud_file(url: str, name: str, context: SetupContext) -> bytes:
     try:
         with contextlib.suppress(OSError):  # where upstream itself would have put it
-            return await asyncio.to_thread(_kept, context.cache, name)
+            return await asyncio.to_thread(_read_cached, context.cache, name)
         return await fetched(url, posixpath.basename(name), context)
     except (SetupError, OSError) as error:
         raise EvaluatorError(f"cloud_file: {error}") from error
 
 
-def _kept(cache: Path, name: str) -> bytes:
+def _read_cached(cache: Path, name: str) -> bytes:
     with os.fdopen(open_linked_below(cache, name), "rb") as file:
         return file.read()

@@ -35,7 +35,7 @@ def environment_folder() -> Path:
     return base / "deskroll" / f"osworld-{VERSION}"
 
 
-def wanted() -> Mark:
+def current_mark() -> Mark:
     """The mark of an environment as this version wants it."""
     lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()
     return Mark(version=VERSION, lock=lock, python=f"{sys.version_info.major}.{sys.version_info.minor}")
@@ -44,12 +44,12 @@ def wanted() -> Mark:
 def find_environment() -> Path | None:
     """The environment's folder; None where it is not there, half made, of another lock file or another Python."""
     folder = environment_folder()
-    return folder if _found(folder) == wanted() else None
+    return folder if _read_mark(folder) == current_mark() else None
 
 
 def missing() -> str:
     """Why there is no environment, in words, and what to do."""
-    found, python = _found(environment_folder()), wanted().python
+    found, python = _read_mark(environment_folder()), current_mark().python
     if found is not None and found.python != python:
         return (
             f"OSWorld's own evaluators are installed for Python {plain(found.python)}, and this is Python {python}; "
@@ -58,15 +58,15 @@ def missing() -> str:
     return "OSWorld's own evaluators are not installed; run: deskroll osworld install"
 
 
-def _found(folder: Path) -> Mark | None:
+def _read_mark(folder: Path) -> Mark | None:
     try:
         return msgspec.json.decode((folder / _MARK).read_bytes(), type=Mark)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def mark(folder: Path) -> None:
+def write_mark(folder: Path) -> None:
     """Say that an environment is whole."""
     part = folder / f"{_MARK}.part"
-    part.write_bytes(msgspec.json.encode(wanted()))
+    part.write_bytes(msgspec.json.encode(current_mark()))
     part.replace(folder / _MARK)

@@ -82,7 +82,7 @@ class Relay:
         try:
             status, answer = await self._exchange(request.method, request.path_qs, body)
         except (DesktopLost, DesktopTimeout, LeaseLost) as error:
-            return self._failed(error)
+            return self._fail(error)
         except DesktopError:  # the desktop is well; its answer was cut off
             status, answer = _TOO_LARGE, b""
         if status == _TOO_LARGE:
@@ -90,17 +90,17 @@ class Relay:
         if status != 200:
             meaning = await self._desktop.failure(request.method, request.path, status, answer)
             if not isinstance(meaning, GuestError) or status in _UNREACHABLE:
-                return self._failed(meaning)
+                return self._fail(meaning)
             if isinstance(meaning, CommandTimeout):
-                return self._failed(EvaluatorError(plain(str(meaning))))
+                return self._fail(EvaluatorError(plain(str(meaning))))
         elif request.path in _RUNS and (signal := _signal_of(answer)):
-            return self._failed(EvaluatorError(cut_off(self._desktop.id, _words_of(body), signal)))
+            return self._fail(EvaluatorError(cut_off(self._desktop.id, _words_of(body), signal)))
         return web.Response(status=status, body=answer)
 
     async def _exchange(self, method: str, path: str, body: bytes | aiohttp.FormData | None) -> tuple[int, bytes]:
         return await self._desktop.exchange(method, path, timeout=_REQUEST_S, body=body, max_answer=LARGEST_FILE)
 
-    def _failed(self, error: DesktopError | EvaluatorError) -> web.Response:
+    def _fail(self, error: DesktopError | EvaluatorError) -> web.Response:
         self.failure = self.failure or error
         return web.json_response({"error": "this cannot be judged"}, status=502)
 
@@ -118,7 +118,7 @@ def _words_of(body: bytes | aiohttp.FormData | None) -> str:
 
 
 @asynccontextmanager
-async def serving(desktop: GuestDesktop, folder: Path, files: Mapping[str, bytes]) -> AsyncIterator[Relay]:
+async def serve_desktop(desktop: GuestDesktop, folder: Path, files: Mapping[str, bytes]) -> AsyncIterator[Relay]:
     """Serve a desktop and the files of a job in a folder, for as long as the block lasts."""
     relay = Relay(desktop)
     async with AsyncExitStack() as stack:
@@ -130,7 +130,7 @@ async def serving(desktop: GuestDesktop, folder: Path, files: Mapping[str, bytes
         await web.UnixSite(runner, str(_open(folder, SERVER_PORT))).start()
         for port in _FORWARDED:
             place = await stack.enter_async_context(desktop.forward(port))
-            await stack.enter_async_context(_forwarding(place, _open(folder, port)))
+            await stack.enter_async_context(_forward(place, _open(folder, port)))
         for each in folder.glob("*.sock"):
             each.chmod(0o666)
         yield relay
@@ -152,14 +152,14 @@ def _lay_out(folder: Path, files: Mapping[str, bytes]) -> None:
     for name, data in files.items():
         path = (folder / name).resolve()
         if not path.is_relative_to(folder.resolve()) or path == folder.resolve():
-            raise EvaluatorError(f"dest is {plain(name)!r}, which is no name of a file below the cache")
+            raise EvaluatorError(f"dest is {plain(name)!r}, which is not the name of a file below the cache")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         path.chmod(0o644)
 
 
 @asynccontextmanager
-async def _forwarding(place: tuple[str, int], path: Path) -> AsyncIterator[None]:
+async def _forward(place: tuple[str, int], path: Path) -> AsyncIterator[None]:
     connections: set[asyncio.Task[None]] = set()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -173,10 +173,10 @@ def judge(job: dict[str, Any], package: tuple[Any, Any, Any], cache: str) -> flo
     except Broken:
         raise
     except Exception as error:
-        if not _no_room(error):
+        if not _is_out_of_room(error):
             if env.absent or isinstance(error, FileNotFoundError):
                 return 0.0
-            if env.fetched and _unreadable(error):
+            if env.fetched and _is_unreadable(error):
                 raise Broken(_words(error)) from error
         raise
     _note("found", given[0])
@@ -188,7 +188,7 @@ def judge(job: dict[str, Any], package: tuple[Any, Any, Any], cache: str) -> flo
     try:
         value = measure(*given)
     except Exception as error:
-        if not _no_room(error):
+        if not _is_out_of_room(error):
             if absent:
                 return 0.0
             if of_files and _is_at_fault(error, measure, given[1:]):
@@ -197,7 +197,7 @@ def judge(job: dict[str, Any], package: tuple[Any, Any, Any], cache: str) -> flo
     if value is None:
         raise ValueError(job["func"] + " gave no value")
     if not math.isfinite(value := float(value)):
-        raise ValueError(f"{job['func']} gave {value}, which is no score")
+        raise ValueError(f"{job['func']} gave {value}, which is not a score")
     return value
 
 
@@ -212,10 +212,10 @@ def _get(config: dict[str, Any] | None, getters: Any, env: Env, kind: type[Excep
 
 def _note(name: str, value: Any) -> None:
     if value is not None:
-        seen[name] = _shown(value)
+        seen[name] = _excerpt(value)
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     """What a getter gave: a text, the beginning of a text file, else how Python writes it."""
     try:
         if isinstance(value, dict) and set(value) == {"expected"}:
@@ -233,11 +233,11 @@ def _shown(value: Any) -> str:
 def _is_at_fault(error: Exception, measure: Callable[..., Any], expected: list[Any]) -> bool:
     """Whether it was the result that a metric stumbled over: it gets on, or further, with the expected files alone."""
     if not expected or not _is_files(expected[0]):
-        return _unreadable(error)
+        return _is_unreadable(error)
     try:
         return measure(expected[0], expected[0]) is not None
     except Exception as other:  # noqa: BLE001  (whatever it is, the metric or the task is to blame)
-        return _unreadable(error) and not _unreadable(other)
+        return _is_unreadable(error) and not _is_unreadable(other)
 
 
 def _is_files(given: Any) -> bool:
@@ -248,7 +248,7 @@ def _is_files(given: Any) -> bool:
         return False
 
 
-def _unreadable(error: BaseException) -> bool:
+def _is_unreadable(error: BaseException) -> bool:
     """Whether an error says that a file is not what its name says, by its kind or by who raised it."""
     if isinstance(error, UnicodeDecodeError | EOFError | shutil.ReadError) or type(error).__name__ in _UNREADABLE:
         return True
@@ -260,7 +260,7 @@ def _unreadable(error: BaseException) -> bool:
     return isinstance(error, KeyError | ValueError | OSError) and last.partition(".")[0] in _READERS
 
 
-def _no_room(error: BaseException | None) -> bool:
+def _is_out_of_room(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             return True
@@ -347,7 +347,7 @@ def carry(ports: list[tuple[socket.socket, str]]) -> None:
         thread.join()
 
 
-def forked(work: Callable[[], object], *closed: int) -> int:
+def run_forked(work: Callable[[], object], *closed: int) -> int:
     """Do something in a process of its own, which never comes back here and has neither our input nor those files."""
     child = os.fork()
     if child:
@@ -391,18 +391,18 @@ def empty(rooms: tuple[str, ...], folders: list[str]) -> bool:
     return True
 
 
-def sealed(said: bytes, key: bytes) -> bytes:
+def seal(said: bytes, key: bytes) -> bytes:
     """An answer as it counts: whoever reads it does not learn how to write another."""
     return hmac.digest(key, said, "sha256") + said
 
 
-def understood(paper: int, key: bytes, status: int) -> dict[str, Any]:
+def read_answer(paper: int, key: bytes, status: int) -> dict[str, Any]:
     """What a job left as its answer, which may be anything: its value or its words, of bounded length."""
     if status:
         return {"error": f"the evaluator died (status {status})"}
     data = os.pread(paper, _PAPER + 1, 0)
     try:
-        ours = len(data) <= _PAPER and hmac.compare_digest(data, sealed(data[_SEAL:], key))
+        ours = len(data) <= _PAPER and hmac.compare_digest(data, seal(data[_SEAL:], key))
         said = json.loads(data[_SEAL:] if ours else b"")
         value = said.get("value")
         words = {name: str(said.get(name, ""))[:most] for name, most in (("error", _SHORT), ("traceback", _LONG))}
@@ -414,7 +414,7 @@ def understood(paper: int, key: bytes, status: int) -> dict[str, Any]:
             kept["value"] = float(value)
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return {"error": "the evaluator left no answer"}
-    return kept if math.isfinite(kept.get("value", 0.0)) else {"error": "the value is no number"}
+    return kept if math.isfinite(kept.get("value", 0.0)) else {"error": "the value is not a number"}
 
 
 class Server:
@@ -442,12 +442,12 @@ class Server:
     def _do(self, job: dict[str, Any]) -> dict[str, Any]:
         paper = os.memfd_create("answer", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         ports = [listener.fileno() for listener, _ in self._ports]
-        forked(functools.partial(carry, self._ports), self._answers, paper)
+        run_forked(functools.partial(carry, self._ports), self._answers, paper)
         key = os.urandom(_KEY)  # after the first fork: that process has no use for it
-        child = forked(functools.partial(self._write, paper, key, job), self._answers, *ports)
+        child = run_forked(functools.partial(self._write, paper, key, job), self._answers, *ports)
         _, status = os.waitpid(child, 0)
         end_others()
-        said = understood(paper, key, status)
+        said = read_answer(paper, key, status)
         os.close(paper)
         for listener, _ in self._ports:
             listener.close()  # with all connections that nobody has accepted
@@ -456,7 +456,7 @@ class Server:
         return said | {"spent": bool(status) or not clean or job["func"].startswith(_RUNS_CODE)}
 
     def _write(self, paper: int, key: bytes, job: dict[str, Any]) -> None:
-        said = sealed(json.dumps(answer(job, self._package, self._relay)).encode(), key)
+        said = seal(json.dumps(answer(job, self._package, self._relay)).encode(), key)
         os.ftruncate(paper, 0)  # whoever wrote there is not the metric, nor who will
         os.pwrite(paper, said, 0)
         with contextlib.suppress(OSError):

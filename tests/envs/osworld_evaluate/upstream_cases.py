@@ -1,4 +1,6 @@
-"""The table on which native and upstream metrics are to agree: `(metric, result, expected, options)`.
+"""The table on which OSWorld's metrics are to give in our sandbox what they give by themselves: `CASES`.
+
+Each is `(metric, result, expected, options)`.
 
 A result or an expected value is bytes (a file of the desktop), a `Made` one (by the libraries of upstream's
 environment), `GONE` (a file that is not there), or a getter's settings as they are.
@@ -467,7 +469,7 @@ def _decks() -> list[Case]:
     return cases("compare_pptx_files", *pairs)
 
 
-AGREED: list[Case] = [*TEXTS, *OFFICE, *_decks(), *IMAGES, *JSONS]
+CASES: list[Case] = [*TEXTS, *OFFICE, *_decks(), *IMAGES, *JSONS]
 ENDINGS = {
     "compare_docx_files": "docx", "compare_table": "xlsx", "compare_pptx_files": "pptx", "check_pdf_pages": "pdf",
 }  # fmt: skip
