@@ -86,9 +86,9 @@ def check_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[Tas
     options = {**config.agent_options, **{name: place_file(value) for name, value in code.items()}}
     config = config.model_copy(update=models | named | {"agent_options": options})
     agent_settings(agent_kind(config.agent), config.agent_options, config.agent)
-    if wanted := desktops_wanted(config, tasks, config.tasks):
+    if desktops_wanted(config, tasks, config.tasks):
         config = _with_provider(config)
-        _check_provider(config, wanted)
+        _check_provider(config, desktops_wanted(config, tasks, config.tasks))
     else:
         check_name(config.provider)
     check_tasks(config, tasks, config.tasks)
