@@ -34,7 +34,7 @@ ROWS: Sequence[set[str]] = (
 )
 # Within desktops/, from the bottom up: the driver knows no guest, the guest no provider, and none of them
 # the pool. The pool and its helpers are what is not named here; they stand on top, in any order.
-DESKTOP_ROWS: Sequence[set[str]] = ({"notes"}, {"scratch"}, {"base"}, {"x11"}, {"guest"}, {"providers"})
+DESKTOP_ROWS: Sequence[set[str]] = ({"notes"}, {"base"}, {"x11"}, {"guest"}, {"providers"})
 
 # A vendor's SDK is imported in its own file and nowhere else, so that all else works without it.
 SDK_HOMES = {

@@ -238,9 +238,10 @@ def ls(as_json: bool) -> None:
 
 
 def _all_notes() -> list[Note]:
-    from deskroll.desktops.notes import Note, Notebook, runtime_root  # noqa: PLC0415
+    from deskroll.desktops.notes import Note, NoteFolder  # noqa: PLC0415
+    from deskroll.host.runtime_folder import runtime_root  # noqa: PLC0415
 
-    return Notebook(runtime_root(), Note).list()
+    return NoteFolder(runtime_root(), Note).list()
 
 
 def _row(note: Note) -> str:

@@ -19,10 +19,10 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from deskroll.desktops.notes import LONGEST_SOCKET_PATH, runtime_root
-from deskroll.desktops.scratch import is_left, owner_mark
 from deskroll.desktops.service import Listen
 from deskroll.errors import ConfigError, DeskrollError, InputError
+from deskroll.host.owner import is_left, owner_mark
+from deskroll.host.runtime_folder import LONGEST_SOCKET_PATH, runtime_root
 from deskroll.rollout.metrics import exposition
 from deskroll.rollout.status import RunStatus
 from deskroll.types import Record

@@ -11,13 +11,13 @@ import pytest
 from deskroll.actions import Click
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
-from deskroll.desktops.notes import Owner, host_id
 from deskroll.desktops.pool import Pool, PoolConfig, Quotas
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.providers.sim.world import SimWorld
 from deskroll.errors import ConfigError, GuestError, InputError, LeaseLost, NoDesktop
+from deskroll.host.owner import Owner, host_id
 from tests.desktops.pool.conftest import Open, SimPool, make_pool, settle
 from tests.waiting import eventually
 

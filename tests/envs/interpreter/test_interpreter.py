@@ -14,10 +14,10 @@ import pytest
 import uvloop
 
 from deskroll.desktops.providers.local.limits import control_groups_available
-from deskroll.desktops.scratch import owner_mark
 from deskroll.envs.interpreter import Interpreter, Limits
 from deskroll.envs.interpreter.group import Group, make_group, sweep_groups
 from deskroll.errors import SetupError
+from deskroll.host.owner import owner_mark
 from tests.waiting import eventually, wait_until
 
 LOST = "started anew: names, imports and files are lost"

@@ -26,7 +26,6 @@ import msgspec
 from deskroll.clocks import boot_time, running_time
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
-from deskroll.desktops.notes import boot_id
 from deskroll.desktops.pool import PoolStatus
 from deskroll.desktops.pool.pool import new_lease_id
 from deskroll.desktops.service.wire import (
@@ -49,6 +48,7 @@ from deskroll.desktops.service.wire import (
     Welcome,
 )
 from deskroll.errors import DeskrollError, LeaseLost, NoDesktop, PoolGone, plain
+from deskroll.host.owner import boot_id
 from deskroll.types import Record
 
 T = TypeVar("T", bound=Record)

@@ -17,7 +17,6 @@ import msgspec
 from aiohttp import web
 
 from deskroll.clocks import running_time
-from deskroll.desktops.notes import boot_id
 from deskroll.desktops.pool import Pool
 from deskroll.desktops.service.keys import Caller, Client, Keys
 from deskroll.desktops.service.sessions import Session, Sessions
@@ -40,6 +39,7 @@ from deskroll.desktops.service.wire import (
     Welcome,
 )
 from deskroll.errors import DeskrollError, InputError, LeaseLost, NoDesktop, PoolGone, plain
+from deskroll.host.owner import boot_id
 from deskroll.types import Record
 
 T = TypeVar("T", bound=Record)

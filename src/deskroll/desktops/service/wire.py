@@ -7,7 +7,6 @@ from typing import Annotated
 from msgspec import Meta
 
 from deskroll.desktops.base import Address, DesktopSpec
-from deskroll.desktops.notes import LONGEST_SOCKET_PATH, runtime_root
 from deskroll.errors import (
     BootError,
     ConfigError,
@@ -21,6 +20,7 @@ from deskroll.errors import (
     PoolGone,
 )
 from deskroll.host.home import expand_home
+from deskroll.host.runtime_folder import LONGEST_SOCKET_PATH, runtime_root
 from deskroll.types import Record
 
 Word = Annotated[str, Meta(max_length=200)]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers.local.limits import ControlGroup
-from deskroll.desktops.scratch import is_left, owner_mark
 from deskroll.envs.interpreter.sandbox import Limits
+from deskroll.host.owner import is_left, owner_mark
 
 _PREFIX = "py-"
 _OURS = 8

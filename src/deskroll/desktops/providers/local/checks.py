@@ -6,10 +6,10 @@ import importlib.util
 import platform
 from pathlib import Path
 
-from deskroll.desktops.notes import runtime_root
 from deskroll.desktops.providers.local import limits, network, packages, shims
 from deskroll.errors import DeskrollError, MissingDependency
 from deskroll.host import bubblewrap
+from deskroll.host.runtime_folder import runtime_root
 from deskroll.host.syscalls import MACHINES, numbers
 from deskroll.types import Record
 

@@ -20,7 +20,7 @@ import msgspec
 
 from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Fence, Recycling, TellLost
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.desktops.notes import Note, Notebook, keep_renewing, process_start, runtime_root
+from deskroll.desktops.notes import Note, NoteFolder, keep_renewing
 from deskroll.desktops.providers.local import network, orphan, places, shims
 from deskroll.desktops.providers.local.checks import require_modules
 from deskroll.desktops.providers.local.limits import ControlGroup
@@ -28,6 +28,8 @@ from deskroll.desktops.providers.local.nursery_process import NurseryProcess
 from deskroll.desktops.providers.local.running import Running
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Request, send_request
 from deskroll.errors import BootError, DesktopError, DesktopLost, InputError, MissingDependency, ResetError
+from deskroll.host.owner import process_start
+from deskroll.host.runtime_folder import runtime_root
 from deskroll.types import Event, EventSink, guarded
 
 BOOT_S = 90.0
@@ -280,7 +282,7 @@ def _with_pids(note: places.LocalNote, running: Running, report: Booted) -> plac
     )
 
 
-def _claim(notebook: Notebook[places.LocalNote], note: Note) -> places.LocalNote | None:
+def _claim(notebook: NoteFolder[places.LocalNote], note: Note) -> places.LocalNote | None:
     current = notebook.read(note.id)
     return notebook.claim(current) if current is not None else None
 
