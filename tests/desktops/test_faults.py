@@ -14,10 +14,12 @@ import pytest
 from deskroll.actions import Click, Typing
 from deskroll.desktops.base import Address, DesktopSpec, Observe
 from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.desktops.notes import RENEWAL, Note
+from deskroll.desktops.providers.local import places
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError
 from tests.desktops.conftest import Boot, host_processes, keeper_of, leftovers, youngest_nursery
-from tests.waiting import eventually
+from tests.waiting import eventually, kill_task
 
 T = TypeVar("T")
 DEADLINE_S = 10.0
@@ -237,3 +239,20 @@ def _async(look: Callable[[], T]) -> Callable[[], Awaitable[T]]:
         return look()
 
     return call
+
+
+async def test_a_killed_renewal_of_notes_is_started_again(
+    runtime_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with LocalProvider() as provider:
+        address = await provider.boot(DesktopSpec(width=640, height=480))
+
+        def read() -> Note:
+            note = places.notebook().read(address.id)
+            assert note is not None
+            return note
+
+        before = read().expires_at
+        await kill_task(RENEWAL)
+        await eventually(_async(lambda: read().expires_at > before), "it was renewed once more", 30)
+    assert f"{RENEWAL} died (CancelledError), and is started again" in caplog.messages

@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 TTL_S = 120.0
 """For how long a note holds where its owner cannot be seen."""
 RENEW_S = 30.0
+RENEWAL = "the renewal of desktops' notes"
+"""What that is called where it is supervised."""
 
 
 class Note(Record, frozen=True):
@@ -168,10 +170,10 @@ class NoteFolder(Generic[N]):
 async def keep_renewing(notebook: NoteFolder[N], desktop_ids: Iterable[str]) -> None:
     """Renew the notes of those desktops that `desktop_ids` holds at the time, until cancelled."""
     while True:
-        await asyncio.sleep(RENEW_S)
         for desktop_id in list(desktop_ids):
             try:
                 await asyncio.to_thread(notebook.renew, desktop_id)
             except (OSError, BootError) as error:
                 # A full disk, for one: the others are still renewed, and this one at the next turn.
                 _log.warning("the note of desktop %s could not be renewed: %s", desktop_id, error)
+        await asyncio.sleep(RENEW_S)

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 import msgspec
 
 from deskroll.errors import DeathCause, FailureClass
+from deskroll.host.backoff import Backoff
 from deskroll.store.index import Outcome
 from deskroll.types import Episode, Failure, Record, Score
 
@@ -68,7 +69,7 @@ def judge(history: Sequence[Episode], retries: Retries, *, alone: bool, dice: ra
     count = sum(_class(each) is last.failure.failure_class for each in history)
     if count > getattr(retries, last.failure.failure_class):
         return Verdict(seal=last)
-    pause = min(retries.backoff * 2 ** (count - 1), retries.backoff_max) * dice.uniform(0.5, 1.0)
+    pause = Backoff(base=retries.backoff, longest=retries.backoff_max).pause(count) * dice.uniform(0.5, 1.0)
     return Verdict(again=True, pause=pause, isolated=alone)
 
 

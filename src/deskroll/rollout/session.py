@@ -16,8 +16,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from deskroll.desktops.pool import Pool
 from deskroll.desktops.service import PoolClient
+from deskroll.host.supervise import supervise
 from deskroll.rollout.backends import Backend
-from deskroll.rollout.background import in_background
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.demand import Demand
@@ -33,6 +33,7 @@ from deskroll.rollout.pool_watch import PoolWatch
 from deskroll.rollout.retry import Retries
 from deskroll.rollout.run_budget import RunBudget
 from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, attention, endpoints_of, what_limits
+from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.rollout.watchdog import Watchdog
 from deskroll.store import CloseReason, RunStore
 from deskroll.types import Episode, EventSink, Task, guarded
@@ -118,7 +119,7 @@ class Session:
         """Run what is planned and not done; all outcomes come back."""
         left = left_to_do(self.store.index, PHASE, 0, self._tasks, self.config.group_size)
         self._check_budget(sum(left.values()))
-        async with in_background(self._watches()) as died:
+        async with supervise(self._watches(), RUN_STOPS) as died:
             work = asyncio.ensure_future(self.engine.run(PHASE, self._tasks, samples=self.config.group_size))
             ends = (self.store.failed, self._pool_watch.gone, died)
             try:

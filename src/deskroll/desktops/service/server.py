@@ -40,6 +40,7 @@ from deskroll.desktops.service.wire import (
 )
 from deskroll.errors import DeskrollError, InputError, LeaseLost, NoDesktop, PoolGone, plain
 from deskroll.host.owner import boot_id
+from deskroll.host.supervise import Supervisor
 from deskroll.types import Record
 
 T = TypeVar("T", bound=Record)
@@ -74,6 +75,7 @@ class PoolService:
         self._pool = pool
         self._listen = listen
         self._sessions = Sessions(pool, ttl)
+        self._background = Supervisor()
         self._stack = AsyncExitStack()
         self.port = listen.port
         """The port in use, where one was left to choose."""
@@ -93,7 +95,8 @@ class PoolService:
             self._stack.push_async_callback(runner.cleanup)
             await runner.setup()
             await web.SockSite(runner, listener, backlog=4096).start()
-            self._stack.push_async_callback(_cancelled, asyncio.create_task(self._watch_sessions()))
+            self._stack.push_async_callback(self._background.close)
+            self._background.keep("the expiry of the pool's sessions", self._expire_sessions)
             self._stack.callback(self._sessions.end_all, _STOPPED)
         except BaseException:
             await self._stack.aclose()
@@ -294,7 +297,7 @@ class PoolService:
             raise LeaseLost(f"the session is over: {session.ended}; begin another one with POST /session")
         return session, sent
 
-    async def _watch_sessions(self) -> None:
+    async def _expire_sessions(self) -> None:
         while True:
             await asyncio.sleep(1.0)  # sessions that give no sign of life raise no event
             # A sign of life that came while this process was stopped has yet to be read: that time does not count.
@@ -310,8 +313,3 @@ async def _read(request: web.Request, kind: type[T]) -> T:
         return msgspec.json.decode(await request.read() or b"{}", type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(f"{request.path}: {error}") from None
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])

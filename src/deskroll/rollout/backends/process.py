@@ -14,18 +14,18 @@ import os
 import re
 import sys
 import time
-from collections.abc import Coroutine
 
 import msgspec
 
-from deskroll.errors import BackendLost, DeskrollError, WorkerLost, plain
+from deskroll.errors import BackendLost, BackgroundLost, DeskrollError, WorkerLost, plain
+from deskroll.host.supervise import Supervisor
 from deskroll.report.words import counted
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.nursery import READY_S, Nursery
 from deskroll.rollout.backends.wire import LOG_EVENT, Setup
 from deskroll.rollout.backends.worker_handle import WorkerHandle
-from deskroll.rollout.background import lost_part
 from deskroll.rollout.orders import Keys, Order, RunSpec
+from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarded
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class ProcessBackend:
         self._handles: list[WorkerHandle] = []
         self._changed = asyncio.Condition()
         self._isolation = asyncio.Semaphore(self._config.isolated)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Supervisor(self._hear_lost, so=RUN_STOPS)
         self._unwanted: dict[tuple[EpisodeKey, int], DeskrollError | None] = {}
         """Attempts that were stopped before they had a worker."""
         self._broken: DeskrollError | None = None
@@ -85,7 +85,7 @@ class ProcessBackend:
         except BaseException:
             await self.__aexit__()
             raise
-        self._spawn(self._look_after(), "what looks after the workers")
+        self._background.start("what looks after the workers", self._look_after())
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -93,9 +93,7 @@ class ProcessBackend:
         try:
             await asyncio.gather(*(handle.dismiss() for handle in self._handles))
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._background.close()
             await self._nursery.__aexit__()
 
     async def run(self, order: Order) -> Episode | None:
@@ -168,7 +166,7 @@ class ProcessBackend:
     async def _start_worker(self, *, isolated: bool = False) -> WorkerHandle:
         handle = await WorkerHandle.start(self._nursery, self._setup, isolated=isolated)
         self._handles.append(handle)
-        self._spawn(self._attend(handle), f"what listens to worker {handle.pid}")
+        self._background.start(f"what listens to worker {handle.pid}", self._attend(handle))
         return handle
 
     async def _attend(self, handle: WorkerHandle) -> None:
@@ -260,20 +258,10 @@ class ProcessBackend:
         await asyncio.sleep(_GLANCE_S)  # for the rest of the last one
         return self._nursery.words_since(before)
 
-    def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._hear_end)
-
-    def _hear_end(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if error is None or (self._closing and task.cancelled()):
-            return
-        lost = lost_part(task.get_name(), error)
+    def _hear_lost(self, lost: BackgroundLost) -> None:
         if self._closing:
             _log.warning("while workers were let go: %s", lost)
             return
-        self._spawn(self._give_up(lost), "what tells that there are no workers any more")
+        self._background.start("what tells that there are no workers any more", self._give_up(lost))
         for handle in self._handles:
             handle.lose(lost)

@@ -12,6 +12,7 @@ import msgspec
 
 from deskroll.clocks import running_time, time_limit
 from deskroll.errors import BackendLost, ConfigError, DeskrollError, StoreError, WorkerLost, plain
+from deskroll.host.supervise import lost_work
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.nursery import Nursery
 from deskroll.rollout.backends.wire import (
@@ -30,8 +31,8 @@ from deskroll.rollout.backends.wire import (
     Stop,
     Unwritten,
 )
-from deskroll.rollout.background import lost_part
 from deskroll.rollout.orders import Order, Vitals
+from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.types import Episode, EpisodeKey, Event, Failure
 
 _END_S = 15.0
@@ -157,7 +158,7 @@ class WorkerHandle:
             self.kill(f"it said something that cannot be read: {error}")
             self.lose(WorkerLost(f"worker {self.pid} was killed: {self.killed_for}"))
         except BaseException as error:
-            self.lose(lost_part(f"what listens to worker {self.pid}", error))
+            self.lose(lost_work(f"what listens to worker {self.pid}", error, RUN_STOPS))
             raise
         finally:
             self._heard_out.set()

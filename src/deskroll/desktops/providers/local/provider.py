@@ -20,7 +20,7 @@ import msgspec
 
 from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Fence, Recycling, TellLost
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.desktops.notes import Note, NoteFolder, keep_renewing
+from deskroll.desktops.notes import RENEWAL, Note, NoteFolder, keep_renewing
 from deskroll.desktops.providers.local import network, orphan, places, shims
 from deskroll.desktops.providers.local.checks import require_modules
 from deskroll.desktops.providers.local.limits import ControlGroup
@@ -30,6 +30,7 @@ from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Request
 from deskroll.errors import BootError, DesktopError, DesktopLost, InputError, MissingDependency, ResetError
 from deskroll.host.owner import process_start
 from deskroll.host.runtime_folder import runtime_root
+from deskroll.host.supervise import Supervisor
 from deskroll.types import Event, EventSink, guarded
 
 BOOT_S = 90.0
@@ -66,7 +67,7 @@ class LocalProvider:
         self._nursery: NurseryProcess | None = None
         self._starting = asyncio.Lock()
         self._running: dict[str, Running] = {}
-        self._renewing: asyncio.Task[None] | None = None
+        self._background = Supervisor()
         self._tell_lost: TellLost | None = None
         self._closed = False
 
@@ -229,9 +230,7 @@ class LocalProvider:
             while self._running:
                 await asyncio.gather(*(self.stop(desktop_id) for desktop_id in list(self._running)))
         finally:
-            if self._renewing is not None:
-                self._renewing.cancel()
-                await asyncio.wait([self._renewing])
+            await self._background.close()
             if self._nursery is not None:
                 nursery, self._nursery = self._nursery, None
                 await nursery.close()
@@ -254,8 +253,7 @@ class LocalProvider:
                     await asyncio.shield(nursery.close())
                     raise
                 self._nursery = nursery
-            if self._renewing is None:
-                self._renewing = asyncio.create_task(keep_renewing(places.notebook(), self._running))
+            self._background.keep(RENEWAL, lambda: keep_renewing(places.notebook(), self._running))
             return self._nursery.control
 
 
