@@ -404,7 +404,7 @@ async def test_two_stops_wait_for_the_same_end(provider: LocalProvider, runtime_
     await first
 
 
-async def test_the_nursery_imports_nothing_from_the_current_folder(
+async def test_the_zygote_imports_nothing_from_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "isal.py").write_text("raise SystemExit('code of the current folder has run')")

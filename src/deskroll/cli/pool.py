@@ -222,7 +222,7 @@ async def _resize(client: PoolClient, num_vms: int, min_vms: int | None) -> None
 @pool.command(epilog="Example:  deskroll pool drain && deskroll pool status")
 @_at
 def drain(at: str) -> None:
-    """WorkerHandle out no more desktops, and stop each one as it comes free. `resize` ends it."""
+    """Hand out no more desktops, and stop each one as it comes free. `resize` ends it."""
     _with_pool(at, lambda client: client.drain())
     click.echo("draining: no more desktops are handed out")
 

@@ -220,7 +220,7 @@ class Pool:
         self._apply(self._roster.resize(fewest, num_vms, self._now()))
 
     async def drain(self) -> None:
-        """WorkerHandle out no more desktops, and stop each one as it comes free."""
+        """Hand out no more desktops, and stop each one as it comes free."""
         self._apply(self._roster.drain(self._now()))
 
     async def free(self, desktop_id: str, reason: str = "an operator took it back") -> None:

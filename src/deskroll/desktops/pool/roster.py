@@ -127,7 +127,7 @@ class Roster:
         return self._end()
 
     def drain(self, now: float) -> list[Effect]:
-        """WorkerHandle out no more desktops and stop each one as it comes free."""
+        """Hand out no more desktops and stop each one as it comes free."""
         self._begin(now)
         self.draining = True
         for request in self.queue.all():
@@ -306,7 +306,7 @@ class Roster:
         self._effects.append(effect)
 
     def _serve(self, spec: DesktopSpec) -> None:
-        """WorkerHandle out what is ready to those who wait for such a desktop."""
+        """Hand out what is ready to those who wait for such a desktop."""
         while (slot := self.fleet.ready(spec)) is not None and slot.address is not None:
             request = self.queue.take(spec)
             if request is None:

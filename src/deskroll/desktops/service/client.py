@@ -238,7 +238,7 @@ class PoolClient:
         await self._call("POST", "/resize", Done, Resize(num_vms=num_vms, min_vms=min_vms))
 
     async def drain(self) -> None:
-        """WorkerHandle out no more desktops, and stop each one as it comes free."""
+        """Hand out no more desktops, and stop each one as it comes free."""
         await self._call("POST", "/drain", Done)
 
     async def free(self, desktop_id: str, reason: str = "an operator took it back") -> None:

@@ -19,11 +19,12 @@ import msgspec
 
 from deskroll.errors import BackendLost, BackgroundLost, DeskrollError, WorkerLost, plain
 from deskroll.host.supervise import Supervisor
+from deskroll.host.zygote import READY_S
 from deskroll.report.words import counted
 from deskroll.rollout.backends.base import WorkerVitals
-from deskroll.rollout.backends.nursery import READY_S, Nursery
 from deskroll.rollout.backends.wire import LOG_EVENT, Setup
 from deskroll.rollout.backends.worker_handle import WorkerHandle
+from deskroll.rollout.backends.zygote import WorkerZygote
 from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarded
@@ -66,7 +67,7 @@ class ProcessBackend:
         self._setup = Setup(spec=spec, keys=keys or Keys(), path=tuple(sys.path))
         self._config = config or ProcessConfig()
         self._sink = guarded(sink)
-        self._nursery = Nursery(keep)
+        self._zygote = WorkerZygote(keep)
         self._handles: list[WorkerHandle] = []
         self._changed = asyncio.Condition()
         self._isolation = asyncio.Semaphore(self._config.isolated)
@@ -78,7 +79,7 @@ class ProcessBackend:
         self._closing = False
 
     async def __aenter__(self) -> ProcessBackend:
-        await self._nursery.__aenter__()
+        await self._zygote.__aenter__()
         try:
             for _ in range(self._config.workers or os.cpu_count() or 1):
                 await self._start_worker()
@@ -94,7 +95,7 @@ class ProcessBackend:
             await asyncio.gather(*(handle.dismiss() for handle in self._handles))
         finally:
             await self._background.close()
-            await self._nursery.__aexit__()
+            await self._zygote.__aexit__()
 
     async def run(self, order: Order) -> Episode | None:
         """Run one attempt: on the worker that has the least to do, or on one of its own; None: it was given back."""
@@ -164,7 +165,7 @@ class ProcessBackend:
                 await self._changed.wait()
 
     async def _start_worker(self, *, isolated: bool = False) -> WorkerHandle:
-        handle = await WorkerHandle.start(self._nursery, self._setup, isolated=isolated)
+        handle = await WorkerHandle.start(self._zygote, self._setup, isolated=isolated)
         self._handles.append(handle)
         self._background.start(f"what listens to worker {handle.pid}", self._attend(handle))
         return handle
@@ -173,15 +174,15 @@ class ProcessBackend:
         """Listen to a worker until it is gone, and put another in its place."""
         started = time.monotonic()
         try:
-            await handle.listen(self._hear, self._nursery)
+            await handle.listen(self._hear, self._zygote)
         finally:
             self._handles.remove(handle)
         if handle.last_words and not self._closing:
             _log.warning("worker %d is gone; workers last printed:\n%s", handle.pid, handle.last_words)
         if self._closing or handle.isolated:
             return
-        if self._nursery.gone:
-            await self._give_up(BackendLost(self._nursery.gone))
+        if self._zygote.gone:
+            await self._give_up(BackendLost(self._zygote.gone))
             return
         if handle.broken is not None:
             await self._give_up(handle.broken)
@@ -229,7 +230,7 @@ class ProcessBackend:
         """Find workers that hang or eat memory."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            self._nursery.forget_words()
+            self._zygote.forget_words()
             for handle in self._handles:
                 if handle.rss_mb() > self._config.memory_mb:
                     handle.kill(f"it had {handle.rss_mb():.0f} MB of memory; allowed: {self._config.memory_mb:g}")
@@ -248,15 +249,15 @@ class ProcessBackend:
 
     async def _stacks(self, handles: list[WorkerHandle]) -> str:
         """What workers have printed since these were asked where they stand."""
-        before = self._nursery.printed()
+        before = self._zygote.printed()
         for handle in handles:
             handle.ask_stack()
         for _ in range(int(_STACK_S / _GLANCE_S)):
             await asyncio.sleep(_GLANCE_S)
-            if len(_HUNG_AT.findall(self._nursery.words_since(before))) >= len(handles):
+            if len(_HUNG_AT.findall(self._zygote.words_since(before))) >= len(handles):
                 break
         await asyncio.sleep(_GLANCE_S)  # for the rest of the last one
-        return self._nursery.words_since(before)
+        return self._zygote.words_since(before)
 
     def _hear_lost(self, lost: BackgroundLost) -> None:
         if self._closing:

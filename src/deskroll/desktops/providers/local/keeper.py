@@ -44,8 +44,10 @@ def import_guest() -> None:
     main.warm_up()
 
 
-def keep(request: Request, link_file: int, listen_file: int) -> int:
-    """Run one desktop from start to end; returns the exit code of this process."""
+def keep(message: bytes, link_file: int, listen_file: int) -> None:
+    """In a fork of the zygote: run one desktop, as the `Request` in the message says, from start to end."""
+    request = msgspec.json.decode(message, type=Request)
+    os.dup2(0, 1)  # nobody reads what a guest prints
     namespaces.set_process_name(f"desk-{request.id}")
     namespaces.adopt_orphans()
     os.setsid()
@@ -71,7 +73,6 @@ def keep(request: Request, link_file: int, listen_file: int) -> int:
     finally:
         shutil.rmtree(request.folder, ignore_errors=True)
         _report(link, last)
-    return 0
 
 
 def _report(link: socket.socket, report: Report) -> None:
