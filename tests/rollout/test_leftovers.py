@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from deskroll.envs.interpreter.group import Group, make_group
+from deskroll.envs.interpreter.process import make_group
 from deskroll.envs.interpreter.sandbox import Limits
+from deskroll.host.control_group import group_parents
 from deskroll.host.owner import owner_mark
 from deskroll.host.runtime_folder import make_scratch_folder, runtime_root
 from deskroll.rollout.control import socket_path, sockets_folder
@@ -60,7 +61,7 @@ def kill_worker() -> list[Path]:
 def everything() -> list[Path]:
     """Whatever bears a process's mark on this machine and in this test's folder."""
     here = owner_mark().partition("-")[0]
-    places = [runtime_root(), sockets_folder(), *Group.parents()]
+    places = [runtime_root(), sockets_folder(), *group_parents()]
     return [path for place in places if place.exists() for path in place.glob(f"*-{here}-*")]
 
 

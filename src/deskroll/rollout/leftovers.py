@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from deskroll.envs.interpreter.group import sweep_groups
+from deskroll.host.control_group import sweep_groups
 from deskroll.host.runtime_folder import sweep_folders
 from deskroll.rollout.control import sweep_sockets
 

@@ -25,14 +25,15 @@ import msgspec
 from deskroll.desktops.guest.marks import MARK, end_marked
 from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.desktops.providers.local import namespaces, network, places, sandbox
-from deskroll.desktops.providers.local.limits import ControlGroup, set_rlimits
-from deskroll.desktops.providers.local.memory import MemoryWatch
+from deskroll.desktops.providers.local.limits import set_rlimits
 from deskroll.desktops.providers.local.syscalls import RULES
 from deskroll.desktops.providers.local.watching import Watch
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, encode_report
 from deskroll.errors import BootError
 from deskroll.host import keyring, seccomp
 from deskroll.host.bubblewrap import SEALED, memory_file
+from deskroll.host.control_group import ControlGroup
+from deskroll.host.memory_watch import MemoryWatch
 
 BOOT_TIMEOUT_S = 60.0
 
@@ -109,8 +110,9 @@ class _Sandboxed:
 
     def start(self, listen_file: int, link: socket.socket, deadline: float) -> int:
         """Make the sandbox and put the guest inside; returns the pipe on which the guest speaks."""
-        self.group = ControlGroup.create(self.request.id, self.request.spec)
-        self._plan = network.plan() if self.request.spec.network else None
+        spec = self.request.spec
+        self.group = ControlGroup.create(self.request.id, memory_mb=spec.memory_mb, processes=spec.processes)
+        self._plan = network.plan() if spec.network else None
         self._start_bwrap(link, deadline)
         if self._plan is not None:
             self._connect(self._plan, link, deadline)

@@ -13,8 +13,8 @@ import signal
 
 from deskroll.desktops.guest.marks import end_all_marked
 from deskroll.desktops.notes import NoteFolder
-from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.desktops.providers.local.places import LocalNote
+from deskroll.host.control_group import ControlGroup
 from deskroll.host.owner import process_start
 
 

@@ -23,10 +23,10 @@ from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.notes import RENEWAL, Note, NoteFolder, keep_renewing
 from deskroll.desktops.providers.local import network, orphan, places, shims
 from deskroll.desktops.providers.local.checks import require_modules
-from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.desktops.providers.local.running import Running
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Request
 from deskroll.errors import BootError, DesktopError, DesktopLost, InputError, MissingDependency, ResetError
+from deskroll.host.control_group import ControlGroup
 from deskroll.host.owner import process_start
 from deskroll.host.runtime_folder import runtime_root
 from deskroll.host.supervise import Supervisor

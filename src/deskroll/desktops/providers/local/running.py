@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from deskroll.desktops.guest.marks import end_all_marked
-from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, decode_report
 from deskroll.errors import BootError, DeathCause
+from deskroll.host.control_group import ControlGroup
 from deskroll.host.zygote import ZygoteHandle
 
 STOP_S = 10.0
