@@ -45,7 +45,7 @@ class Sandboxed:
         self._outer = -1
         self._first: int | None = None
         self._said = b""
-        self._report = command.report
+        self._report = command.report if command.report >= 0 else None
         try:
             with contextlib.closing(command):
                 self._process = subprocess.Popen(

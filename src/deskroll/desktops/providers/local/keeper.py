@@ -31,7 +31,7 @@ from deskroll.desktops.providers.local.watching import Watch
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, encode_report
 from deskroll.errors import BootError
 from deskroll.host import keyring, seccomp
-from deskroll.host.bubblewrap import SEALED, memory_file
+from deskroll.host.bubblewrap import Command
 from deskroll.host.control_group import ControlGroup
 from deskroll.host.memory_watch import MemoryWatch
 
@@ -121,16 +121,17 @@ class _Sandboxed:
     def _start_bwrap(self, link: socket.socket, deadline: float) -> None:
         stdin_read, self._lifeline = os.pipe()
         up_read, up_write = os.pipe()
-        info_read, info_write = os.pipe()
-        args, files = self._arguments(info_write)
+        name_server = self._plan.name_server if self._plan is not None else ""
+        command = sandbox.command(self.request.id, self.request.spec, self.request.shims, name_server)
         bwrap = os.fork()
         if bwrap == 0:
-            self._exec_bwrap(args, stdin_read, up_write, [info_write, *files])
-        for file in (stdin_read, up_write, info_write, *files):
+            self._exec_bwrap(command, stdin_read, up_write)
+        command.close()
+        for file in (stdin_read, up_write):
             os.close(file)
         # The program inside says that everything is mounted; bubblewrap tells the first process before that.
         up = _read_all(up_read, link, deadline, until=b"up\n")
-        info = _read_all(info_read, link, deadline)
+        info = _read_all(command.report, link, deadline)
         if not up.endswith(b"up\n"):
             raise BootError(
                 "bubblewrap cannot make a sandbox: "
@@ -146,34 +147,18 @@ class _Sandboxed:
         if not _read_some(self._way_out.ready, link, deadline):
             raise BootError(f"its network could not be set up: slirp4netns says: {self._way_out.said()}")
 
-    def _arguments(self, info: int) -> tuple[list[str], list[int]]:
-        args = [*sandbox.arguments(self.request.spec, Path(self.request.shims)), "--info-fd", str(info)]
-        files = [memory_file(sandbox.lifeline_program())]
-        args += ["--perms", "0111", "--file", str(files[0]), sandbox.LIFELINE]
-        name_server = self._plan.name_server if self._plan is not None else ""
-        for path, content in sandbox.etc_files(self.request.id, name_server).items():
-            files.append(memory_file(content.encode()))
-            args += ["--perms", "0444", "--file", str(files[-1]), path]
-        args += SEALED
-        if (filtered := seccomp.program(RULES)) is not None:
-            files.append(memory_file(filtered))
-            args += ["--seccomp", str(files[-1])]
-        # Not on the command line, which everything inside can read and which would tell paths of the host.
-        options = memory_file(b"\0".join(arg.encode() for arg in args) + b"\0")
-        return ["bwrap", "--args", str(options), "--", *sandbox.FIRST_PROCESS], [options, *files]
-
-    def _exec_bwrap(self, args: list[str], stdin: int, stdout: int, files: list[int]) -> None:
+    def _exec_bwrap(self, command: Command, stdin: int, stdout: int) -> None:
         try:
             if self.group is not None:
                 self.group.enter()
             os.dup2(stdin, 0)
             os.dup2(stdout, 1)
             os.dup2(stdout, 2)
-            for file in files:
+            for file in command.files:
                 os.set_inheritable(file, True)
             namespaces.become(self.request.uid)
             # An empty environment: what is given here can be read inside.
-            os.execve(shutil.which(args[0]) or args[0], args, {})  # noqa: S606
+            os.execve(command.words[0], command.words, {})  # noqa: S606
         except OSError as error:
             os.write(2, f"cannot run bwrap: {error}".encode())
         finally:
