@@ -21,9 +21,9 @@ from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.service.client import PoolClient
 from deskroll.desktops.service.server import PoolService
-from deskroll.desktops.service.wire import Listen
 from deskroll.errors import DeathCause, DesktopLost, DesktopTimeout
 from deskroll.host.control_group import can_make_groups
+from deskroll.host.listen import Listen
 from deskroll.rollout.stopping import error_of
 from deskroll.types import Failure
 from tests.desktops.conftest import host_processes, keeper_of, sandbox_pid

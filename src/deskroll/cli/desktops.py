@@ -18,6 +18,7 @@ import click
 from deskroll.cli import program
 from deskroll.cli.places import LocalPath
 from deskroll.errors import GuestError, InputError, plain
+from deskroll.host.tokens import TOKEN_VARIABLE
 
 if TYPE_CHECKING:
     from deskroll.desktops.base import Address, DesktopSpec
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from deskroll.desktops.providers.local.provider import LocalProvider
     from deskroll.desktops.reaper import Reaped
     from deskroll.types import Event
-
-TOKEN_VARIABLE = "DESKROLL_TOKEN"  # noqa: S105
 
 
 @click.group(epilog="\b\nExample:\n  deskroll desktops up --count 2")

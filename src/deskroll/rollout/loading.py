@@ -15,16 +15,16 @@ from deskroll.config import Override, load
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import check_name, choose
-from deskroll.desktops.service import Listen
 from deskroll.envs import EnvKind, env_kind, env_settings, is_judged
 from deskroll.errors import ConfigError, InputError, StoreError, did_you_mean, foreign_code, plain
 from deskroll.host.home import expand_home
+from deskroll.host.listen import Listen
+from deskroll.host.tokens import TOKEN_VARIABLE
 from deskroll.importing import file_digest, place_file
 from deskroll.models.settings import ModelSettings
 from deskroll.registry import Registry
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.control import TOKEN_VARIABLE
 from deskroll.rollout.redaction import masked_settings, without_masked
 from deskroll.store import Run, find_run
 from deskroll.tasks import Selection, is_bundled, load_tasks, tasks_folder

@@ -14,7 +14,7 @@ import msgspec
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool import Pool, PoolConfig
 from deskroll.desktops.providers import make_provider
-from deskroll.desktops.service import Listen, PoolClient, PoolService
+from deskroll.desktops.service import PoolClient, PoolService, pool_address
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.backends.inline import InlineBackend
@@ -97,7 +97,7 @@ async def opened_pool(
         for kind in wanted[1:]:
             provider.check_spec(kind)
         at = f"unix:{socket_path(secrets.token_hex(3), 'pool')}"
-        async with Pool(provider, settings, sink=sink, expected=leases) as pool, PoolService(pool, Listen.parse(at)):
+        async with Pool(provider, settings, sink=sink, expected=leases) as pool, PoolService(pool, pool_address(at)):
             yield pool, msgspec.structs.replace(spec, pool=at)
 
 

@@ -24,7 +24,7 @@ from deskroll.actions import Click
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.pool import Quotas
-from deskroll.desktops.service import Listen, PoolClient, PoolService
+from deskroll.desktops.service import PoolClient, PoolService
 from deskroll.desktops.service.keys import Caller, Client, Keys, read_clients
 from deskroll.desktops.service.sessions import Sessions
 from deskroll.desktops.service.wire import (
@@ -39,6 +39,7 @@ from deskroll.desktops.service.wire import (
     Return,
 )
 from deskroll.errors import DesktopError, InputError, LeaseLost, NoDesktop
+from deskroll.host.listen import Listen
 from tests.desktops.pool.conftest import Open, SimPool, settle
 from tests.waiting import eventually, kill_task, tasks_named
 

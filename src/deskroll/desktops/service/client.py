@@ -41,16 +41,17 @@ from deskroll.desktops.service.wire import (
     Granted,
     Hello,
     Kind,
-    Listen,
     Lost,
     Problem,
     Resize,
     Return,
     Welcome,
+    pool_address,
 )
 from deskroll.errors import BackgroundLost, DeskrollError, LeaseLost, NoDesktop, PoolGone, plain
 from deskroll.host.owner import boot_id
 from deskroll.host.supervise import Supervisor
+from deskroll.host.tokens import TOKEN_VARIABLE, bearer_headers
 from deskroll.types import Record
 
 _log = logging.getLogger(__name__)
@@ -87,10 +88,10 @@ class PoolClient:
         wait: float = 0.0,
         plan: str = "",
     ) -> None:
-        self.at = Listen.parse(at)
+        self.at = pool_address(at)
         self._plan = plan
         self._client = client or f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}:{os.getpid()}"
-        self._token = os.environ.get("DESKROLL_TOKEN", "") if token is None else token
+        self._token = os.environ.get(TOKEN_VARIABLE, "") if token is None else token
         self._beat_s = beat
         self._wait_s = wait
         self._http: aiohttp.ClientSession | None = None
@@ -109,12 +110,14 @@ class PoolClient:
     async def __aenter__(self) -> PoolClient:
         if self._http is not None:
             raise NoDesktop("the pool's client is open already: make another one")
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         connector = (
             aiohttp.UnixConnector(path=self.at.path, limit=0) if self.at.is_unix else aiohttp.TCPConnector(limit=0)
         )
         self._http = aiohttp.ClientSession(
-            connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+            connector=connector,
+            headers=bearer_headers(self._token),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
         )
         return self
 

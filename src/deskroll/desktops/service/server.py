@@ -20,7 +20,6 @@ from deskroll.clocks import running_time
 from deskroll.desktops.pool import Pool
 from deskroll.desktops.service.keys import Caller, Client, Keys
 from deskroll.desktops.service.sessions import Session, Sessions
-from deskroll.desktops.service.sockets import listening, watching_peer
 from deskroll.desktops.service.wire import (
     MIN_TTL_S,
     SESSION_HEADER,
@@ -31,7 +30,6 @@ from deskroll.desktops.service.wire import (
     Free,
     Granted,
     Hello,
-    Listen,
     Lost,
     Problem,
     Resize,
@@ -39,6 +37,7 @@ from deskroll.desktops.service.wire import (
     Welcome,
 )
 from deskroll.errors import DeskrollError, InputError, LeaseLost, NoDesktop, PoolGone, plain
+from deskroll.host.listen import Listen, open_listener, watch_peer
 from deskroll.host.owner import boot_id
 from deskroll.host.supervise import Supervisor
 from deskroll.types import Record
@@ -88,7 +87,8 @@ class PoolService:
         # A holder that goes away while it waits must not get a desktop.
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         try:
-            listener = self._stack.enter_context(listening(self._listen))
+            instead = f"run on that one (--set pool={self._listen}), stop it, or listen somewhere else"
+            listener = self._stack.enter_context(open_listener(self._listen, instead=instead))
             if not self._listen.is_unix:
                 self.port = listener.getsockname()[1]
             self._stack.callback(self._sessions.end_all, _STOPPED)  # what was begun while it stopped
@@ -178,7 +178,8 @@ class PoolService:
         session = self._session(request)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         session.watched = self._listen.is_unix
-        with watching_peer(request, lambda: self._sessions.end(session, f"its holder {session.client} is gone")):
+        peer = request.transport.get_extra_info("socket") if request.transport is not None else None
+        with watch_peer(peer, lambda: self._sessions.end(session, f"its holder {session.client} is gone")):
             return await self._tell(session, request, response)
 
     async def _tell(self, session: Session, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
