@@ -130,7 +130,7 @@ def _is_loopback(host: str) -> bool:
 async def _keep_up(
     count: int, serve: tuple[str, int] | None, spec: DesktopSpec, isolation: str, token: _Token, as_json: bool
 ) -> None:
-    from deskroll.desktops.guest.relay import Relay  # noqa: PLC0415
+    from deskroll.desktops.guest.relay import relay_guest  # noqa: PLC0415
     from deskroll.desktops.providers.local.provider import LocalProvider  # noqa: PLC0415
 
     stop = asyncio.Event()
@@ -145,10 +145,10 @@ async def _keep_up(
             if serve is not None:
                 port = serve[1] + place if serve[1] else 0
                 try:
-                    relay = await stack.enter_async_context(Relay(address, serve[0], port))
+                    bound = await stack.enter_async_context(relay_guest(address, serve[0], port))
                 except OSError as error:
                     raise InputError(f"cannot serve on {serve[0]}:{port}: {os.strerror(error.errno or 0)}") from error
-                ports.append(relay.port)
+                ports.append(bound)
         if not addresses:
             raise KeyboardInterrupt
         urls = [_url(serve[0], port) for port in ports] if serve is not None else []
