@@ -92,7 +92,7 @@ class NoteFolder(Generic[N]):
         folder.parent.chmod(0o711)
         # Made under another name and then renamed: there is never a folder without a note.
         part = folder.with_name(f".{note.id}")
-        with self._locked():
+        with self._lock():
             part.mkdir(mode=0o700)
             (part / "note.json").write_bytes(msgspec.json.encode(note))
             part.rename(folder)
@@ -100,7 +100,7 @@ class NoteFolder(Generic[N]):
 
     def write(self, note: N) -> None:
         """Replace a desktop's note, never half of it."""
-        with self._locked():
+        with self._lock():
             self._write(note)
 
     def _write(self, note: N) -> None:
@@ -135,20 +135,20 @@ class NoteFolder(Generic[N]):
 
     def tidy(self) -> None:
         """Remove folders of desktops that were never started: whoever made them was killed within a moment."""
-        with self._locked():  # whoever makes one now has the lock
+        with self._lock():  # whoever makes one now has the lock
             for part in (self.root / "desktops").glob(".*/"):
                 shutil.rmtree(part, ignore_errors=True)
 
     def renew(self, desktop_id: str) -> None:
         """Put off the time at which a desktop of ours counts as an orphan."""
-        with self._locked(), contextlib.suppress(FileNotFoundError):  # it may be stopped at this very moment
+        with self._lock(), contextlib.suppress(FileNotFoundError):  # it may be stopped at this very moment
             note = self.read(desktop_id)
             if note is not None and note.owner == Owner.this_process():
                 self._write(renewed(note))
 
     def claim(self, note: N) -> N | None:
         """Become the owner of an orphan, or stay it; None when it is somebody else's, who was faster, or gone."""
-        with self._locked():
+        with self._lock():
             now = self.read(note.id)
             if now is None or not (now.orphaned() or now.owner == Owner.this_process()):
                 return None
@@ -161,7 +161,7 @@ class NoteFolder(Generic[N]):
         shutil.rmtree(self.folder(desktop_id), ignore_errors=True)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         with (self.root / "notes.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield

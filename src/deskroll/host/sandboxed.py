@@ -113,11 +113,11 @@ class Sandboxed:
         ended = asyncio.Event()
         with contextlib.suppress(TimeoutError):
             async with time_limit(seconds):
-                with self._watched(pidfd, ended):
+                with self._watch(pidfd, ended):
                     await ended.wait()
 
     @contextlib.contextmanager
-    def _watched(self, pidfd: Callable[[], int | None], ended: asyncio.Event) -> Iterator[None]:
+    def _watch(self, pidfd: Callable[[], int | None], ended: asyncio.Event) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         with self._lock:
             found = pidfd()

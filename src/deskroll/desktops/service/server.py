@@ -82,8 +82,8 @@ class PoolService:
     async def __aenter__(self) -> PoolService:
         app = web.Application(client_max_size=_MAX_BODY)
         for (method, path), handler in self._endpoints().items():
-            app.router.add_route(method, path, self._guarded(handler))
-        app.router.add_route("*", "/{path:.*}", self._guarded(self._unknown))
+            app.router.add_route(method, path, self._guard(handler))
+        app.router.add_route("*", "/{path:.*}", self._guard(self._unknown))
         # A holder that goes away while it waits must not get a desktop.
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         try:
@@ -126,7 +126,7 @@ class PoolService:
             ("POST", "/free"): self._free,
         }
 
-    def _guarded(
+    def _guard(
         self, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """Token and errors, around every endpoint."""

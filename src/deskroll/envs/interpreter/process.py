@@ -110,7 +110,7 @@ class Process:
         """Run a snippet; `said` gets what it prints and gives. After anything but done or interrupted, end it."""
         token = secrets.token_bytes(_TOKEN)
         body = token + bytes([last]) + source.encode(errors="replace")
-        with self._listening(said):
+        with self._listen(said):
             try:
                 async with time_limit(seconds):
                     with contextlib.suppress(ConnectionError):  # gone: its end says how
@@ -119,12 +119,12 @@ class Process:
                 if outcome is Outcome.INTERRUPTED:
                     outcome = Outcome.DONE  # nobody has interrupted it: the code itself raised that
             except TimeoutError:
-                outcome = await self._interrupted(token)
+                outcome = await self._interrupt(token)
             self._on_output(self._printed, said.printed)
             self._on_output(self._shown, said.shown)
         return outcome
 
-    async def _interrupted(self, token: bytes) -> Outcome:
+    async def _interrupt(self, token: bytes) -> Outcome:
         self._sandbox.interrupt()
         try:
             async with time_limit(GRACE_S):
@@ -156,7 +156,7 @@ class Process:
         return False
 
     @contextlib.contextmanager
-    def _listening(self, said: Said) -> Iterator[None]:
+    def _listen(self, said: Said) -> Iterator[None]:
         """Between calls nobody reads: code that goes on printing waits."""
         self._loop.add_reader(self._control.fileno(), self._on_control)
         self._loop.add_reader(self._printed, self._on_output, self._printed, said.printed)

@@ -155,7 +155,7 @@ class _Server:
                 pid = os.fork()
             except Exception as error:  # noqa: BLE001  (an import may fail in any way, and the caller shall read how)
                 call.ended = Ended.UNBEGUN
-                self._close(call, _told(error), 0, 0.0)
+                self._close(call, _error_body(error), 0, 0.0)
                 continue
             if pid == 0:
                 _run(call, function, self._pid)
@@ -177,7 +177,7 @@ class _Server:
         now = time.monotonic()
         for call in self._running.values():
             if call.until <= now:
-                call.until = call.began + call.ask.seconds + _waited(call.pid)
+                call.until = call.began + call.ask.seconds + _seconds_waited(call.pid)
             if call.until <= now:
                 call.ended, call.until = Ended.TIME, math.inf
                 _kill(call.pid)
@@ -232,7 +232,7 @@ def _is_gone(link: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _waited(pid: int) -> float:
+def _seconds_waited(pid: int) -> float:
     """Seconds that a process was ready to run and had no core; 0 where the kernel does not tell."""
     try:
         with open(f"/proc/{pid}/schedstat", "rb") as schedstat:  # noqa: PTH123  (as below)
@@ -241,7 +241,7 @@ def _waited(pid: int) -> float:
         return 0.0
 
 
-def _told(error: BaseException) -> bytes:
+def _error_body(error: BaseException) -> bytes:
     return b"E" + f"{type(error).__name__}: {str(error)[:2000]}".encode(errors="replace")
 
 
@@ -252,7 +252,7 @@ def _run(call: _Call, function: Callable[[bytes], bytes], server: int) -> NoRetu
         begin_fork(server)
         _let_go(call.link.fileno())
         os.environ.clear()
-        said = _said(call, function)
+        said = _answer(call, function)
         call.link.setblocking(True)
         call.link.sendall(said)
         os._exit(0)
@@ -269,7 +269,7 @@ def _let_go(keep: int) -> None:
                 os.close(fd)
 
 
-def _said(call: _Call, function: Callable[[bytes], bytes]) -> bytes:
+def _answer(call: _Call, function: Callable[[bytes], bytes]) -> bytes:
     given = bytearray()
     while data := call.link.recv(2**18):
         given += data
@@ -280,7 +280,7 @@ def _said(call: _Call, function: Callable[[bytes], bytes]) -> bytes:
     except MemoryError:
         return b"M"
     except BaseException as error:  # noqa: BLE001  (whatever it raises is its caller's to read)
-        return b"M" if _for_memory(error) else _told(error)
+        return b"M" if _for_memory(error) else _error_body(error)
 
 
 def _for_memory(error: BaseException | None) -> bool:

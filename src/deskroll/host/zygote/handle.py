@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Self
 
 import msgspec
 
@@ -60,7 +60,7 @@ class ZygoteHandle:
         self._asked: deque[asyncio.Future[Fork]] = deque()
         self._ends: dict[int, asyncio.Future[int]] = {}
 
-    async def __aenter__(self) -> ZygoteHandle:
+    async def __aenter__(self) -> Self:
         try:
             await self._start()
         except BaseException:
