@@ -28,7 +28,7 @@ from deskroll.desktops.providers.local import namespaces, network, places, sandb
 from deskroll.desktops.providers.local.limits import set_rlimits
 from deskroll.desktops.providers.local.syscalls import RULES
 from deskroll.desktops.providers.local.watching import Watch
-from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, encode_report
+from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request
 from deskroll.errors import BootError
 from deskroll.host import keyring, seccomp
 from deskroll.host.bubblewrap import Command
@@ -79,7 +79,7 @@ def keep(message: bytes, link_file: int, listen_file: int) -> None:
 def _report(link: socket.socket, report: Report) -> None:
     # The owner may be gone already; then there is nobody left to tell.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        link.send(encode_report(report))
+        link.send(msgspec.json.encode(report))
 
 
 def _await_guest(guest: int, link: socket.socket, deadline: float) -> dict[str, float]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from deskroll.desktops.guest.marks import end_all_marked
-from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, decode_report
+from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request
 from deskroll.errors import BootError, DeathCause
 from deskroll.host.control_group import ControlGroup
 from deskroll.host.zygote import ZygoteHandle
@@ -127,4 +127,5 @@ def _ignore(_part: Lost) -> None:
 
 async def _receive(link: socket.socket) -> Report | None:
     data = await asyncio.get_running_loop().sock_recv(link, 65536)
-    return decode_report(data) if data else None
+    report: Report | None = msgspec.json.decode(data, type=Report) if data else None
+    return report

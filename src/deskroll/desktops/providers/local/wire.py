@@ -7,8 +7,6 @@ link is also the lifeline: when the owner closes it, or dies, the keeper takes t
 
 from __future__ import annotations
 
-import msgspec
-
 from deskroll.desktops.base import DesktopSpec
 from deskroll.errors import DeathCause
 from deskroll.types import Record
@@ -50,14 +48,3 @@ class Failed(Record, frozen=True, tag="failed"):
 
 
 Report = Booted | Lost | Failed
-
-
-def encode_report(report: Report) -> bytes:
-    """A report as it travels."""
-    return msgspec.json.encode(report)
-
-
-def decode_report(data: bytes) -> Report:
-    """A report as it was."""
-    report: Report = msgspec.json.decode(data, type=Report)
-    return report
