@@ -82,7 +82,7 @@ async def memory(provider: LocalProvider, figures: Figures, count: int) -> None:
     for address in addresses:
         async with GuestDesktop(address) as desktop:
             await desktop.screenshot()
-    pss = sum(_pss(pid) for pid in _descendants(_nursery_pid(addresses[0])))
+    pss = sum(_pss(pid) for pid in _descendants(_zygote_pid(addresses[0])))
     figures.add("desktop_pss_mb", pss / 1024 / len(addresses), f"each of {count} ready ones, all their processes")
     await asyncio.gather(*(provider.stop(address.id) for address in addresses))
 
@@ -95,8 +95,8 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def _nursery_pid(address: Address) -> int:
-    return _parent(_parent(_parent(_sandbox_pid(address))))  # sandbox → bubblewrap → keeper → nursery
+def _zygote_pid(address: Address) -> int:
+    return _parent(_parent(_parent(_sandbox_pid(address))))  # sandbox → bubblewrap → keeper → zygote
 
 
 def _descendants(pid: int) -> list[int]:

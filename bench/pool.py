@@ -42,7 +42,8 @@ from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.providers.sim.times import Times
-from deskroll.desktops.service import Listen, PoolClient, PoolService
+from deskroll.desktops.service import PoolClient, PoolService
+from deskroll.host.listen import Listen
 from documented_pool import FORK, Episode, Run, die_with_parent, ended, lengths, manager
 
 T = TypeVar("T")

@@ -189,7 +189,7 @@ FLAGS = [
     flags("output_dir below a file", "--output-dir t.jsonl/x", "t.jsonl/x", "a file of that name is in the way",
           "choose another output folder"),
     flags("output_dir without a bucket", "--output-dir s3://", "--output-dir: it names no place; write a folder"),
-    flags("pool address", "--set pool=there", "pool: 'there' is no address; write unix:PATH", command=DESK),
+    flags("pool address", "--set pool=there", "pool: 'there' is not an address; write unix:PATH", command=DESK),
     flags("base_url", "--base-url localhost:8000", "base_url is no HTTP address; write it like"),
     flags("log level", "", "DESKROLL_LOG is 'verbose'; allowed: debug, info, warning, error", DESKROLL_LOG="verbose"),
     flags("a password in base_url", f"--base-url http://me:{SECRET}@host/v1", "give the key as $OPENAI_API_KEY"),

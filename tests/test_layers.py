@@ -1,13 +1,17 @@
 """The order of the layers, held over every module: imports go down only, rows do not import sideways.
 
+Inside of the larger packages nothing imports in a circle, modules and packages alike.
+
 All imports count: at the top, inside functions and under `if TYPE_CHECKING`. Names in the registry
 ("module:Class") do not: that is how the lower layers are given what plugs into them.
 """
 
 import ast
+import graphlib
+import itertools
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +39,10 @@ ROWS: Sequence[set[str]] = (
 )
 # Within desktops/, from the bottom up: the driver knows no guest, the guest no provider, and none of them
 # the pool. The pool and its helpers are what is not named here; they stand on top, in any order.
-DESKTOP_ROWS: Sequence[set[str]] = ({"notes"}, {"scratch"}, {"base"}, {"x11"}, {"guest"}, {"providers"})
+DESKTOP_ROWS: Sequence[set[str]] = ({"notes"}, {"base"}, {"x11"}, {"guest"}, {"providers"})
+
+# Within these, no module and no package imports what imports it.
+WITHOUT_CIRCLES = {"desktops", "envs", "host", "rollout"}
 
 # A vendor's SDK is imported in its own file and nowhere else, so that all else works without it.
 SDK_HOMES = {
@@ -147,6 +154,108 @@ def faults(root: Path) -> list[str]:
             if home and not is_under(module.name, home):
                 found.append(f"{each}, which belongs into deskroll.{home} alone")
     return sorted(set(found))
+
+
+def cycles(root: Path) -> list[str]:
+    """Modules, or packages taken as one, inside of one unit that import each other in a circle; one for each unit."""
+    known = {module.name: module for module in modules(root)}
+    found = []
+    for unit in WITHOUT_CIRCLES & {name.partition(".")[0] for name in known}:
+        edges = [
+            (module.name, _existing(each.target, known))
+            for module in known.values()
+            if is_under(module.name, unit)
+            for each in imports(module)
+            if is_under(each.target, f"deskroll.{unit}")
+        ]
+        deepest = max(name.count(".") for name in known if is_under(name, unit)) + 1
+        circles = filter(None, (_circle(edges, depth) for depth in range(2, deepest + 1)))
+        found += [" imports ".join(f"deskroll.{name}" for name in circle) for circle in itertools.islice(circles, 1)]
+    return found
+
+
+def _existing(target: str, known: Mapping[str, Module]) -> str:
+    """The module that an imported name is, or is in."""
+    name = target.removeprefix("deskroll.")
+    while name not in known:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def _circle(edges: Sequence[tuple[str, str]], depth: int) -> Sequence[str]:
+    """A circle of imports, where everything below `depth` parts of a name is taken as one."""
+    graph: dict[str, set[str]] = {}
+    for name, target in edges:
+        here, there = (".".join(each.split(".")[:depth]) for each in (name, target))
+        if here != there:
+            graph.setdefault(here, set()).add(there)
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        circle: Sequence[str] = error.args[1]
+        return circle[::-1]
+    return ()
+
+
+def test_nothing_inside_of_a_package_imports_in_a_circle() -> None:
+    assert cycles(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "circle"),
+    [
+        (
+            {"rollout/a.py": "from deskroll.rollout.b import B", "rollout/b.py": "from . import a"},
+            {"rollout.a", "rollout.b"},
+        ),
+        (
+            {
+                "desktops/pool/one.py": "from deskroll.desktops.service.one import X",
+                "desktops/pool/two.py": "",
+                "desktops/service/one.py": "",
+                "desktops/service/two.py": "def f():\n    from ..pool import two",
+            },
+            {"desktops.pool", "desktops.service"},
+        ),
+        (
+            {
+                "envs/osworld/setup/a.py": "if TYPE_CHECKING:\n    from deskroll.envs.osworld.evaluate.b import B",
+                "envs/osworld/evaluate/b.py": "import deskroll.envs.osworld.setup.c",
+                "envs/osworld/setup/c.py": "",
+            },
+            {"envs.osworld.setup", "envs.osworld.evaluate"},
+        ),
+        (
+            {
+                "envs/a.py": "from deskroll.envs.b import f",
+                "envs/b.py": "from deskroll.envs.c import f",
+                "envs/c.py": "from deskroll.envs import a",
+            },
+            {"envs.a", "envs.b", "envs.c"},
+        ),
+        (
+            {
+                "rollout/backends/__init__.py": "from .base import Backend",
+                "rollout/backends/base.py": "from . import X",
+            },
+            {"rollout.backends", "rollout.backends.base"},
+        ),
+    ],
+    ids=["modules", "packages", "packages below packages", "three", "a package and its own module"],
+)
+def test_a_forged_circle_is_found(tmp_path: Path, files: dict[str, str], circle: set[str]) -> None:
+    for path, source in files.items():
+        forge(tmp_path, path, source)
+    (found,) = cycles(tmp_path)
+    assert {name.removeprefix("deskroll.") for name in found.split(" imports ")} == circle
+
+
+def test_what_goes_down_is_no_circle(tmp_path: Path) -> None:
+    forge(tmp_path, "rollout/a.py", "from deskroll.rollout.b import B\nfrom deskroll.rollout.c.d import D")
+    forge(tmp_path, "rollout/b.py", "from .c.d import D\nfrom deskroll.envs.a import A")
+    forge(tmp_path, "rollout/c/d.py", "import deskroll.rollout.c.e")
+    forge(tmp_path, "rollout/c/e.py", "import deskroll.types")
+    assert cycles(tmp_path) == []
 
 
 def test_imports_go_down_only() -> None:

@@ -29,3 +29,20 @@ async def eventually(condition: Callable[[], Awaitable[T]], what: str, timeout: 
         if time.monotonic() > deadline:
             raise AssertionError(f"{what}: still not so after {timeout:g} s (last value: {value!r})")
         await asyncio.sleep(0.02)
+
+
+def tasks_named(name: str) -> list[asyncio.Task[object]]:
+    """The tasks of this loop with that name, which is how `host/supervise.py` shows background work."""
+    return [task for task in asyncio.all_tasks() if task.get_name() == name and not task.done()]
+
+
+async def kill_task(name: str) -> None:
+    """Cancel background work from outside, as soon as there is a task of that name."""
+
+    async def found() -> list[asyncio.Task[object]]:
+        return tasks_named(name)
+
+    tasks = await eventually(found, f"there is {name}")
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)

@@ -8,7 +8,7 @@
     ├── MissingDependency            a pip extra or a system program is not installed (exit code 2)
     ├── LimitedError                 a function that ran within limits gave no result: it exceeded, failed or crashed
     ├── BackendLost                  nothing can run episodes any more: the run stops, and can be resumed
-    ├── BackgroundLost               what watches over a run died: the run stops, and can be resumed
+    ├── BackgroundLost               background work died: what it serves, say a run, ends with it
     ├── StoreError                   the run's folder cannot be written or read: full, read-only, broken, in use
     └── Failure classes, recorded on the episode as `FailureClass`:
         ├── AgentError               agent      the agent's own code or output
@@ -112,7 +112,7 @@ class BackendLost(DeskrollError):
 
 
 class BackgroundLost(DeskrollError):
-    """What watches over a run died; the run stops, and what was done is kept."""
+    """Background work died, and what it serves ended with it; of a run, what was done is kept."""
 
 
 class ActionError(DeskrollError):

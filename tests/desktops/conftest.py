@@ -88,7 +88,7 @@ def leftovers(desktop_id: str, folder: Path) -> list[str]:
     return found
 
 
-def youngest_nursery() -> psutil.Process:
-    """The nursery that was started last by this process."""
-    nurseries = [child for child in psutil.Process().children() if "nursery" in " ".join(child.cmdline())]
-    return max(nurseries, key=lambda process: process.create_time())
+def youngest_zygote() -> psutil.Process:
+    """The zygote of keepers that was started last by this process."""
+    zygotes = [child for child in psutil.Process().children() if "keeper:keep" in " ".join(child.cmdline())]
+    return max(zygotes, key=lambda process: process.create_time())

@@ -16,14 +16,14 @@ from deskroll.desktops.base import Address, DesktopSpec
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.pool import Pool, PoolConfig
 from deskroll.desktops.providers.local import network
-from deskroll.desktops.providers.local.limits import control_groups_available
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.service.client import PoolClient
 from deskroll.desktops.service.server import PoolService
-from deskroll.desktops.service.wire import Listen
 from deskroll.errors import DeathCause, DesktopLost, DesktopTimeout
+from deskroll.host.control_group import can_make_groups
+from deskroll.host.listen import Listen
 from deskroll.rollout.stopping import error_of
 from deskroll.types import Failure
 from tests.desktops.conftest import host_processes, keeper_of, sandbox_pid
@@ -176,9 +176,7 @@ while True:
 """
 
 
-@pytest.mark.skipif(
-    not control_groups_available(), reason="no control groups: a desktop has no memory limit of its own"
-)
+@pytest.mark.skipif(not can_make_groups(), reason="no control groups: a desktop has no memory limit of its own")
 async def test_a_server_killed_by_the_desktops_own_limit_dies_of_what_was_done_inside(pool: Pool) -> None:
     async with pool.lease() as lease:
         await lease.desktop.launch(["python3", "-c", EAT])

@@ -14,10 +14,12 @@ import pytest
 from deskroll.actions import Click, Typing
 from deskroll.desktops.base import Address, DesktopSpec, Observe
 from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.desktops.notes import RENEWAL, Note
+from deskroll.desktops.providers.local import places
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, GuestError
-from tests.desktops.conftest import Boot, host_processes, keeper_of, leftovers, youngest_nursery
-from tests.waiting import eventually
+from tests.desktops.conftest import Boot, host_processes, keeper_of, leftovers, youngest_zygote
+from tests.waiting import eventually, kill_task
 
 T = TypeVar("T")
 DEADLINE_S = 10.0
@@ -96,12 +98,12 @@ async def test_a_lost_keeper_leaves_nothing(
     await use(other)
 
 
-async def test_a_killed_nursery_costs_no_desktop_and_is_replaced(runtime_folder: Path) -> None:
+async def test_a_killed_zygote_costs_no_desktop_and_is_replaced(runtime_folder: Path) -> None:
     async with LocalProvider() as local:
         one = await local.boot(SPEC)
-        nursery = keeper_of(one).parent()
-        assert nursery is not None
-        nursery.kill()
+        zygote = keeper_of(one).parent()
+        assert zygote is not None
+        zygote.kill()
         two = await eventually(lambda: _try_boot(local), "another desktop boots")
         for address in (one, two):
             async with GuestDesktop(address) as desktop:
@@ -220,15 +222,15 @@ async def test_death_by_any_signal_is_a_lost_desktop(boot: Boot) -> None:
 async def test_a_keeper_stopped_in_the_middle_of_a_boot_leaves_nothing(runtime_folder: Path) -> None:
     async with LocalProvider() as local:
         await local.warm_up()
-        nursery = youngest_nursery()
+        zygote = youngest_zygote()
         booting = asyncio.create_task(local.boot(SPEC))
-        keeper = await eventually(_async(nursery.children), "a keeper runs")
+        keeper = await eventually(_async(zygote.children), "a keeper runs")
         name = keeper[0].name()
         os.kill(keeper[0].pid, signal.SIGSTOP)
         booting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await booting
-        await eventually(_async(lambda: not nursery.children()), "the keeper is gone")
+        await eventually(_async(lambda: not zygote.children()), "the keeper is gone")
     assert [path for path in (runtime_folder / "desktops").iterdir() if name in path.name] == []
 
 
@@ -237,3 +239,20 @@ def _async(look: Callable[[], T]) -> Callable[[], Awaitable[T]]:
         return look()
 
     return call
+
+
+async def test_a_killed_renewal_of_notes_is_started_again(
+    runtime_folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with LocalProvider() as provider:
+        address = await provider.boot(DesktopSpec(width=640, height=480))
+
+        def read() -> Note:
+            note = places.notebook().read(address.id)
+            assert note is not None
+            return note
+
+        before = read().expires_at
+        await kill_task(RENEWAL)
+        await eventually(_async(lambda: read().expires_at > before), "it was renewed once more", 30)
+    assert f"{RENEWAL} died (CancelledError), and is started again" in caplog.messages

@@ -17,9 +17,9 @@ from deskroll.actions import Typing
 from deskroll.desktops.base import DesktopSpec, Observe
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.providers.local import places
-from deskroll.desktops.providers.local.limits import control_groups_available
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.errors import BootError, DesktopError, DesktopLost, InputError
+from deskroll.host.control_group import can_make_groups
 from tests.desktops.conftest import Boot, host_processes, leftovers, sandbox_pid
 from tests.machine import desktop_processes
 from tests.waiting import eventually, wait_until
@@ -201,7 +201,7 @@ async def test_pyautogui_works_inside(desktop: GuestDesktop) -> None:
     assert await desktop.cursor_position() == (300, 200)
 
 
-@pytest.mark.skipif(not control_groups_available(), reason="needs control groups for a limit on a desktop as a whole")
+@pytest.mark.skipif(not can_make_groups(), reason="needs control groups for a limit on a desktop as a whole")
 async def test_a_memory_bomb_costs_the_bomb_only(boot: Boot) -> None:
     victim = await boot(DesktopSpec(width=640, height=480, memory_mb=400))
     other = await boot()
@@ -404,7 +404,7 @@ async def test_two_stops_wait_for_the_same_end(provider: LocalProvider, runtime_
     await first
 
 
-async def test_the_nursery_imports_nothing_from_the_current_folder(
+async def test_the_zygote_imports_nothing_from_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "isal.py").write_text("raise SystemExit('code of the current folder has run')")

@@ -16,17 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deskroll.desktops.base import DesktopSpec
-from deskroll.desktops.providers.local.limits import CGROUP_ROOT, ControlGroup, control_groups_available
-from deskroll.desktops.providers.local.memory import MemoryWatch
 from deskroll.desktops.providers.local.watching import Watch
 from deskroll.desktops.providers.local.wire import Failed, Lost
 from deskroll.errors import DeathCause
+from deskroll.host.control_group import CGROUP_ROOT, ControlGroup, can_make_groups
+from deskroll.host.memory_watch import MemoryWatch
 
 SMALL_MB, LARGE_MB = 40, 160
 EAT = f"eaten = [bytearray(1 << 20) for _ in range({SMALL_MB * 2})]"
 
-needs_groups = pytest.mark.skipif(not control_groups_available(), reason="this machine lets us make no control groups")
+needs_groups = pytest.mark.skipif(not can_make_groups(), reason="this machine lets us make no control groups")
 
 
 class Group(ControlGroup):
@@ -49,7 +48,7 @@ class Group(ControlGroup):
 @pytest.fixture
 def group() -> Iterator[Group]:
     name = f"test-{secrets.token_hex(4)}"
-    made = Group.create(f"{name}/inner", DesktopSpec())
+    made = Group.create(f"{name}/inner", memory_mb=4096, processes=1024)
     assert isinstance(made, Group)
     if (CGROUP_ROOT / "cgroup.controllers").exists():
         (made.folders[0].parent / "cgroup.subtree_control").write_text("+memory")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +11,8 @@ import msgspec
 import pytest
 
 from deskroll.clocks import boot_time
-from deskroll.desktops import notes
-from deskroll.desktops.notes import TTL_S, Note, Notebook, Owner, boot_id, host_id, renewed, runtime_root
-from deskroll.errors import BootError
+from deskroll.desktops.notes import TTL_S, Note, NoteFolder, renewed
+from deskroll.host.owner import Owner, boot_id, host_id
 
 GONE = Owner(host=host_id(), pid=2**22 + 1, start=1)
 ELSEWHERE = Owner(host="another host", pid=1, start=1)
@@ -30,8 +26,8 @@ def note(desktop_id: str, owner: Owner, expires_in: float = TTL_S) -> Note:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Notebook[Note]:
-    return Notebook(tmp_path, Note)
+def book(tmp_path: Path) -> NoteFolder[Note]:
+    return NoteFolder(tmp_path, Note)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +42,7 @@ def book(tmp_path: Path) -> Notebook[Note]:
     ],
     ids=["ours", "ours, late", "gone", "pid used again", "elsewhere", "elsewhere, expired"],
 )
-def test_who_is_an_orphan(book: Notebook[Note], owner: Owner, expires_in: float, orphaned: bool) -> None:
+def test_who_is_an_orphan(book: NoteFolder[Note], owner: Owner, expires_in: float, orphaned: bool) -> None:
     book.open(note("one", owner, expires_in))
     (found,) = book.list()
     assert found.orphaned() is orphaned
@@ -58,16 +54,7 @@ def test_who_is_an_orphan(book: Notebook[Note], owner: Owner, expires_in: float,
     assert (current.owner == Owner.this_process()) == (orphaned or mine), "only orphans change hands"
 
 
-def test_a_process_that_is_dead_and_not_waited_for_is_dead() -> None:
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    try:
-        assert notes.process_start(child.pid) == 0
-    finally:
-        child.wait()
-
-
-def test_what_cannot_be_read_hides_nothing_else(book: Notebook[Note], caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_read_hides_nothing_else(book: NoteFolder[Note], caplog: pytest.LogCaptureFixture) -> None:
     book.open(note("good", GONE))
     (book.open(note("bad", GONE)) / "note.json").write_bytes(b'{"id": "bad", "from": "another version"}')
     (book.root / "desktops" / "stray").write_text("no folder")
@@ -77,7 +64,7 @@ def test_what_cannot_be_read_hides_nothing_else(book: Notebook[Note], caplog: py
     assert "remove that folder" in caplog.text
 
 
-def test_what_was_never_started_is_tidied_up(book: Notebook[Note]) -> None:
+def test_what_was_never_started_is_tidied_up(book: NoteFolder[Note]) -> None:
     book.open(note("good", GONE))
     left = book.root / "desktops" / ".left"
     left.mkdir()
@@ -86,7 +73,7 @@ def test_what_was_never_started_is_tidied_up(book: Notebook[Note]) -> None:
     assert [found.id for found in book.list()] == ["good"]
 
 
-def test_tidying_up_takes_nothing_that_is_being_made(book: Notebook[Note]) -> None:
+def test_tidying_up_takes_nothing_that_is_being_made(book: NoteFolder[Note]) -> None:
     (book.root / "desktops").mkdir()
     ended = threading.Event()
 
@@ -105,7 +92,7 @@ def test_tidying_up_takes_nothing_that_is_being_made(book: Notebook[Note]) -> No
     assert len(book.list()) == 100
 
 
-def test_a_step_of_the_clock_takes_nothing_from_an_owner_on_this_boot(book: Notebook[Note]) -> None:
+def test_a_step_of_the_clock_takes_nothing_from_an_owner_on_this_boot(book: NoteFolder[Note]) -> None:
     """One that cannot be seen, in another pid namespace: by the wall's clock its note has long run out."""
     hidden = Owner(host=f"{boot_id()}/pid:[1]", pid=1, start=1)
     jumped = msgspec.structs.replace(renewed(note("one", hidden)), expires_at=time.time() - 3600)
@@ -115,29 +102,10 @@ def test_a_step_of_the_clock_takes_nothing_from_an_owner_on_this_boot(book: Note
     assert msgspec.structs.replace(jumped, owner=ELSEWHERE).orphaned(), "two hosts have no other clock in common"
 
 
-def test_renewing_puts_off_the_end_of_what_is_ours_and_nothing_else(book: Notebook[Note]) -> None:
+def test_renewing_puts_off_the_end_of_what_is_ours_and_nothing_else(book: NoteFolder[Note]) -> None:
     for desktop_id, owner in (("ours", Owner.this_process()), ("theirs", ELSEWHERE)):
         book.open(note(desktop_id, owner, expires_in=1.0))
         book.renew(desktop_id)
     book.renew("vanished")
     ends = {found.id: found.expires_at for found in book.list()}
     assert ends["ours"] > time.time() + TTL_S / 2 > ends["theirs"]
-
-
-def test_a_runtime_folder_is_taken_as_it_is_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for mode, fits in ((0o700, True), (0o755, True), (0o777, False), (0o1777, False)):
-        folder = tmp_path / oct(mode)
-        folder.mkdir()
-        folder.chmod(mode)
-        monkeypatch.setenv("DESKROLL_RUNTIME_DIR", str(folder))
-        if fits:
-            assert runtime_root() == folder
-        else:
-            with pytest.raises(BootError, match="others may write"):
-                runtime_root()
-        assert folder.stat().st_mode & 0o7777 == mode, "nobody asked to change it"
-    file = tmp_path / "file"
-    file.touch()
-    monkeypatch.setenv("DESKROLL_RUNTIME_DIR", str(file))
-    with pytest.raises(BootError, match="is no folder"):
-        runtime_root()

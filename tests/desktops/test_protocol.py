@@ -14,7 +14,7 @@ from PIL import Image
 
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.desktops.guest.relay import Relay
+from deskroll.desktops.guest.relay import relay_guest
 from deskroll.desktops.providers.local.provider import LocalProvider
 from tests.waiting import eventually
 
@@ -40,8 +40,8 @@ class Server:
 async def server(provider: LocalProvider) -> AsyncIterator[Server]:
     address = await provider.boot(DesktopSpec(width=1024, height=768))
     try:
-        async with Relay(address, "127.0.0.1", 0) as relay, GuestDesktop(address) as desktop:
-            yield Server(relay.port, desktop)
+        async with relay_guest(address, "127.0.0.1", 0) as port, GuestDesktop(address) as desktop:
+            yield Server(port, desktop)
     finally:
         await provider.stop(address.id)
 
@@ -361,8 +361,8 @@ async def test_nonsense_on_the_wire(server: Server) -> None:
 async def test_a_wrong_token_is_refused(provider: LocalProvider) -> None:
     address = await provider.boot(DesktopSpec(width=320, height=240), token="right")
     try:
-        async with Relay(address, "127.0.0.1", 0) as relay:
-            url = f"http://127.0.0.1:{relay.port}/platform"
+        async with relay_guest(address, "127.0.0.1", 0) as port:
+            url = f"http://127.0.0.1:{port}/platform"
 
             def status(headers: dict[str, str]) -> int:
                 return requests.get(url, headers=headers, timeout=30).status_code

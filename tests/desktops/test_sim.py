@@ -41,7 +41,6 @@ from deskroll.actions import (
 from deskroll.desktops.base import Address, DesktopSpec, Fence, Observe, Provider, Recycling, Settle, SettleOutcome
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.guest.requests import LEASE_HEADER
-from deskroll.desktops.notes import Owner, host_id
 from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.desktops.providers.sim.settings import Faults, SimSettings
 from deskroll.desktops.providers.sim.times import MAX_S, MAX_SIGMA, Shape, Times
@@ -55,6 +54,7 @@ from deskroll.errors import (
     InputError,
     ResetError,
 )
+from deskroll.host.owner import Owner, host_id
 from tests.waiting import eventually
 
 SPEC = DesktopSpec(width=640, height=360)

@@ -9,7 +9,7 @@ from aiohttp import web
 from deskroll.actions import Click, Press, Script, Typing
 from deskroll.desktops.base import Address, DesktopSpec, Observe, SettleOutcome
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.desktops.guest.relay import Relay
+from deskroll.desktops.guest.relay import relay_guest
 from deskroll.desktops.providers.local.provider import LocalProvider
 from tests.waiting import eventually
 
@@ -25,7 +25,7 @@ async def stock(provider: LocalProvider) -> AsyncIterator[GuestDesktop]:
         if request.path.startswith(OURS):
             raise web.HTTPNotFound
         headers = {"Content-Type": request.headers.get("Content-Type", "")}
-        url = f"http://127.0.0.1:{relay.port}{request.path_qs}"
+        url = f"http://127.0.0.1:{guest_port}{request.path_qs}"
         async with session.request(request.method, url, data=await request.read(), headers=headers) as answer:
             return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
 
@@ -33,7 +33,7 @@ async def stock(provider: LocalProvider) -> AsyncIterator[GuestDesktop]:
     app.router.add_route("*", "/{path:.*}", pass_on)
     runner = web.AppRunner(app)
     try:
-        async with Relay(address, "127.0.0.1", 0) as relay, aiohttp.ClientSession() as session:
+        async with relay_guest(address, "127.0.0.1", 0) as guest_port, aiohttp.ClientSession() as session:
             await runner.setup()
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()

@@ -234,7 +234,7 @@ def test_what_there_is_no_file_to_hold_by_is_ended(life: Life) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"files": {"/a": b"x", "/b": "no bytes"}}, {"files": {"/a": b"x"}, "needs": [[]]}], ids=["file", "filter"]
+    "wrong", [{"files": {"/a": b"x", "/b": "no bytes"}}, {"files": {"/a": b"x"}, "needs": None}], ids=["file", "filter"]
 )
 def test_a_command_that_cannot_be_made_leaves_no_file_open(wrong: dict[str, object]) -> None:
     before = set(os.listdir("/proc/self/fd"))
@@ -247,7 +247,7 @@ def test_folders_have_whatever_names_they_have(runtime_folder: Path) -> None:
     folder = runtime_folder / "a\nb"
     folder.mkdir(exist_ok=True)
     (folder / "file").write_text("found")
-    inside = Inside(host_name="t", folders={str(folder): "/opt/a\nb"}, rooms={}, work="/", environment={})
+    inside = Inside(host_name="t", folders={"/opt/a\nb": str(folder)}, rooms={}, work="/", environment={})
     command = bubblewrap.command(inside, ["/bin/cat", "/opt/a\nb/file"], needed_by="a test")
     held = Sandboxed(command, stdout=subprocess.PIPE, stderr=sys.stderr.fileno())
     try:

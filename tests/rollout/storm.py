@@ -37,6 +37,10 @@ CLOCK_STEP_S = 3600.0
 PATIENCE_S = 180.0
 """Without a new outcome for so long, a storm has found a run that hangs."""
 _INSIDE = ("Xvfb", "openbox", "deskroll-guest", "first", "bwrap")
+_ZYGOTES = {
+    "zygote of workers": "deskroll.rollout.backends.worker:work",
+    "zygote of desktops": "deskroll.desktops.providers.local.keeper:keep",
+}
 
 
 @dataclass(frozen=True)
@@ -225,8 +229,8 @@ class Storm:
             return coordinator
         if role == "worker":
             return psutil.Process(self.dice.choice(status.workers).pid) if status.workers else None
-        if role in ("template", "nursery"):
-            return next(each for each in coordinator.children() if f".{role}" in " ".join(each.cmdline()))
+        if role in _ZYGOTES:
+            return next(each for each in coordinator.children() if _ZYGOTES[role] in each.cmdline())
         leased = [each.id for each in status.pool.desktops if each.state == "leased"] if status.pool else []
         if not leased:
             return None

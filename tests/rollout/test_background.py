@@ -18,7 +18,6 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool import PoolStatus
 from deskroll.errors import BackgroundLost, DeathCause, DeskrollError, DesktopLost, PoolGone
 from deskroll.rollout.backends import WorkerVitals
-from deskroll.rollout.background import in_background
 from deskroll.rollout.config import RunLimits
 from deskroll.rollout.demand import Demand
 from deskroll.rollout.desktops import Desktops
@@ -36,6 +35,7 @@ from deskroll.store.journal import Failed
 from deskroll.types import Episode, EpisodeKey, Failure
 from tests.rollout.conftest import ANSWER, Runs, questions, script, until
 from tests.store.records import episode, info
+from tests.waiting import kill_task
 
 
 def fail() -> NoReturn:
@@ -230,27 +230,20 @@ async def test_the_display_which_the_run_does_not_need(runs: Runs, caplog: pytes
                 await until(lambda: told in caplog.text, "it is told")
 
 
-async def test_a_part_that_is_cancelled_from_within_is_dead_too() -> None:
-    async def cancel_itself() -> None:
-        raise asyncio.CancelledError
+@pytest.mark.parametrize(("backend", "name"), [("inline", "the watchdog"), ("process", "what looks after the workers")])
+async def test_what_is_killed_from_outside_ends_the_run(runs: Runs, backend: str, name: str) -> None:
+    async with runs.open(script(ANSWER, latency=1000.0), questions(2), backend=backend) as session:
+        work = asyncio.ensure_future(session.run())
+        await until(lambda: len(session.engine.running) == 2, "both are under way")
+        await kill_task(name)
+        with pytest.raises(BackgroundLost, match=rf"^{name} died \(CancelledError\), and the run stops here"):
+            await asyncio.wait_for(work, 30)
 
-    async with in_background({"the part": cancel_itself()}) as died:
-        assert str(await asyncio.wait_for(died, 60)).startswith("the part died (CancelledError)")
 
-
-async def test_parts_end_with_the_block_and_that_is_no_death() -> None:
-    ended = asyncio.Event()
-
-    async def go_on() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    async def come_to_an_end() -> None:
-        pass
-
-    async with in_background({"one": go_on(), "another": come_to_an_end()}) as died:
-        await asyncio.sleep(0)
-    assert ended.is_set()
-    assert not died.done()
+async def test_a_killed_listener_of_a_worker_ends_the_run(runs: Runs) -> None:
+    async with runs.open(script(ANSWER, latency=1000.0), questions(1), backend="process", workers=1) as session:
+        work = asyncio.ensure_future(session.run())
+        await until(lambda: len(session.engine.running) == 1, "it is under way")
+        await kill_task(f"what listens to worker {session.status().workers[0].pid}")
+        with pytest.raises(BackgroundLost, match=r"^what listens to worker \d+ died \(CancelledError\)"):
+            await asyncio.wait_for(work, 30)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from deskroll.desktops.service import Listen, PoolService
+from deskroll.desktops.service import PoolService
+from deskroll.host.listen import Listen
 from deskroll.store.journal import DesktopChanged
 from tests.desktops.pool.conftest import make_pool
 from tests.rollout.conftest import ANSWER, CLICK, Runs, questions, script

@@ -351,7 +351,7 @@ async def test_what_earlier_starts_learned_of_an_episode_is_not_forgotten(runs: 
     assert (outcome.attempt, outcome.score.value) == (2, None)
 
 
-async def test_a_killed_template_stops_the_run_and_seals_nothing(runs: Runs) -> None:
+async def test_a_killed_zygote_stops_the_run_and_seals_nothing(runs: Runs) -> None:
     async with runs.open(script(ANSWER, latency=0.2), questions(60), backend="process", workers=2) as session:
         work = asyncio.create_task(session.run())
         await until(lambda: session.engine.tally.standing().done >= 2, "it is under way")

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from deskroll.desktops.notes import runtime_root
-from deskroll.desktops.scratch import owner_mark, scratch_folder
-from deskroll.envs.interpreter.group import Group, make_group
+from deskroll.envs.interpreter.process import make_group
 from deskroll.envs.interpreter.sandbox import Limits
+from deskroll.host.control_group import group_parents
+from deskroll.host.owner import owner_mark
+from deskroll.host.runtime_folder import make_scratch_folder, runtime_root
 from deskroll.rollout.control import socket_path, sockets_folder
 from deskroll.rollout.leftovers import leaving_nothing
 
@@ -37,7 +38,7 @@ asyncio.run(main())
 @pytest.fixture
 def mine(runtime_folder: Path) -> Iterator[list[Path]]:
     """What a live process has, this one."""
-    group, folder, control = make_group(Limits()), scratch_folder("sim", "s"), socket_path("run")
+    group, folder, control = make_group(Limits()), make_scratch_folder("sim", "s"), socket_path("run")
     control.touch()
     yield [folder, control, *(group.folders if group is not None else ())]
     control.unlink()
@@ -60,7 +61,7 @@ def kill_worker() -> list[Path]:
 def everything() -> list[Path]:
     """Whatever bears a process's mark on this machine and in this test's folder."""
     here = owner_mark().partition("-")[0]
-    places = [runtime_root(), sockets_folder(), *Group.parents()]
+    places = [runtime_root(), sockets_folder(), *group_parents()]
     return [path for place in places if place.exists() for path in place.glob(f"*-{here}-*")]
 
 

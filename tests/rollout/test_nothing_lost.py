@@ -44,7 +44,7 @@ def simulated() -> Weather:
         "env_options": {"observation_type": "screenshot", "screen_width": 320, "screen_height": 200},
     }  # fmt: skip
     blows = [Blow("worker"), Blow("worker", "stop", 3.0)] * 6
-    blows += [Blow("coordinator")] * 4 + [Blow("template")] * 2 + [Blow("clock", "step")] * 4
+    blows += [Blow("coordinator")] * 4 + [Blow("zygote of workers")] * 2 + [Blow("clock", "step")] * 4
     return Weather(settings, tasks, blows, script=REPLIES)
 
 
@@ -79,7 +79,7 @@ def embedded() -> Weather:
         },
     }  # fmt: skip
     blows = [Blow(role) for role in ("keeper", "first", "deskroll-guest", "Xvfb", "openbox", "worker")] * 2
-    blows += [Blow("coordinator"), Blow("coordinator"), Blow("nursery"), Blow("template"), Blow("bwrap")]
+    blows += [Blow(role) for role in ("coordinator", "coordinator", "zygote of desktops", "zygote of workers", "bwrap")]
     blows += [Blow(role, "stop", 4.0) for role in ("worker", "keeper", "deskroll-guest", "Xvfb")]
     blows += [Blow("clock", "step"), Blow("clock", "step"), Blow("coordinator", "stop", 25.0)]
     return Weather(settings, tasks, blows, pace=(0.1, 0.8))

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from deskroll.errors import FailureClass, WorkerLost
-from deskroll.rollout.backends.nursery import Nursery
+from deskroll.rollout.backends.zygote import WorkerZygote
 from deskroll.store.journal import Failed
 from tests.rollout.conftest import ANSWER, Runs, questions, script, until
 from tests.waiting import wait_until
@@ -86,16 +86,16 @@ async def test_a_worker_that_there_is_no_room_for_at_the_moment_costs_nothing(
 
 
 async def test_no_files_for_a_worker_is_said_and_passes() -> None:
-    async with Nursery() as nursery:
+    async with WorkerZygote() as zygote:
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         os.close(free := os.dup(0))
         resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
         try:
             with pytest.raises(WorkerLost, match=r"no worker can be started: .*Too many open files"):
-                await nursery.worker()
+                await zygote.worker()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        _, connection, end = await nursery.worker()
+        _, connection, end = await zygote.worker()
         connection.close()
         await end
 
@@ -133,12 +133,12 @@ async def test_workers_are_gone_after_the_run(runs: Runs) -> None:
         await session.run()
         workers = [psutil.Process(each.pid) for each in session.status().workers]
         assert len(workers) == 3
-        template = workers[0].parent()
-        assert template is not None
-    assert not any(process.is_running() for process in [*workers, template])
+        zygote = workers[0].parent()
+        assert zygote is not None
+    assert not any(process.is_running() for process in [*workers, zygote])
 
 
-async def test_a_killed_template_ends_every_worker(runs: Runs) -> None:
+async def test_a_killed_zygote_ends_every_worker(runs: Runs) -> None:
     tasks = questions(2)
     async with runs.open(script(ANSWER, latency=3600.0), tasks, backend="process", workers=2) as session:
         await until(lambda: len(session.status().workers) == 2, "workers are there")

@@ -18,6 +18,7 @@ import click
 from deskroll.cli.places import LocalPath
 from deskroll.conduct.program import program
 from deskroll.errors import GuestError, InputError, plain
+from deskroll.host.tokens import TOKEN_VARIABLE
 
 if TYPE_CHECKING:
     from deskroll.desktops.base import Address, DesktopSpec
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from deskroll.desktops.providers.local.provider import LocalProvider
     from deskroll.desktops.reaper import Reaped
     from deskroll.types import Event
-
-TOKEN_VARIABLE = "DESKROLL_TOKEN"  # noqa: S105
 
 
 @click.group(epilog="\b\nExample:\n  deskroll desktops up --count 2")
@@ -131,7 +130,7 @@ def _is_loopback(host: str) -> bool:
 async def _keep_up(
     count: int, serve: tuple[str, int] | None, spec: DesktopSpec, isolation: str, token: _Token, as_json: bool
 ) -> None:
-    from deskroll.desktops.guest.relay import Relay  # noqa: PLC0415
+    from deskroll.desktops.guest.relay import relay_guest  # noqa: PLC0415
     from deskroll.desktops.providers.local.provider import LocalProvider  # noqa: PLC0415
 
     stop = asyncio.Event()
@@ -146,10 +145,10 @@ async def _keep_up(
             if serve is not None:
                 port = serve[1] + place if serve[1] else 0
                 try:
-                    relay = await stack.enter_async_context(Relay(address, serve[0], port))
+                    bound = await stack.enter_async_context(relay_guest(address, serve[0], port))
                 except OSError as error:
                     raise InputError(f"cannot serve on {serve[0]}:{port}: {os.strerror(error.errno or 0)}") from error
-                ports.append(relay.port)
+                ports.append(bound)
         if not addresses:
             raise KeyboardInterrupt
         urls = [_url(serve[0], port) for port in ports] if serve is not None else []
@@ -238,9 +237,10 @@ def ls(as_json: bool) -> None:
 
 
 def _all_notes() -> list[Note]:
-    from deskroll.desktops.notes import Note, Notebook, runtime_root  # noqa: PLC0415
+    from deskroll.desktops.notes import Note, NoteFolder  # noqa: PLC0415
+    from deskroll.host.runtime_folder import runtime_root  # noqa: PLC0415
 
-    return Notebook(runtime_root(), Note).list()
+    return NoteFolder(runtime_root(), Note).list()
 
 
 def _row(note: Note) -> str:

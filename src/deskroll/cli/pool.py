@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskroll.cli.desktops import TOKEN_VARIABLE, parse_size
+from deskroll.cli.desktops import parse_size
 from deskroll.cli.places import LocalPath
 from deskroll.conduct.program import program
 from deskroll.errors import InputError, plain
+from deskroll.host.tokens import TOKEN_VARIABLE
 from deskroll.report.words import counted
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def serve(
 async def _serve(provider: str, options: dict[str, str], config: PoolConfig, clients: Path | None, listen: str) -> None:
     from deskroll.desktops.pool import Pool  # noqa: PLC0415
     from deskroll.desktops.providers import make_provider  # noqa: PLC0415
-    from deskroll.desktops.service import Listen, PoolService  # noqa: PLC0415
+    from deskroll.desktops.service import PoolService, pool_address  # noqa: PLC0415
     from deskroll.desktops.service.keys import read_clients  # noqa: PLC0415
 
     stop = asyncio.Event()
@@ -127,7 +128,7 @@ async def _serve(provider: str, options: dict[str, str], config: PoolConfig, cli
     token = os.environ.get(TOKEN_VARIABLE, "").strip()
     pool = Pool(make_provider(provider, options, sink), config, sink=sink)
     known = read_clients(clients) if clients is not None else None
-    service = PoolService(pool, Listen.parse(listen), token=token, clients=known)
+    service = PoolService(pool, pool_address(listen), token=token, clients=known)
     async with pool, service:
         size = f"{config.fewest} to {config.num_vms}" if config.fewest < config.num_vms else f"{config.num_vms}"
         click.echo(f"pool of {size} {provider} desktops on {service.address}")
@@ -222,7 +223,7 @@ async def _resize(client: PoolClient, num_vms: int, min_vms: int | None) -> None
 @pool.command(epilog="Example:  deskroll pool drain && deskroll pool status")
 @_at
 def drain(at: str) -> None:
-    """WorkerHandle out no more desktops, and stop each one as it comes free. `resize` ends it."""
+    """Hand out no more desktops, and stop each one as it comes free. `resize` ends it."""
     _with_pool(at, lambda client: client.drain())
     click.echo("draining: no more desktops are handed out")
 

@@ -4,8 +4,7 @@
       desktops/<id>/            0700, one folder a desktop, gone when it is gone
         note.json               written before the desktop is started, renewed by its owner
 
-The root is `$DESKROLL_RUNTIME_DIR`, else `/run/deskroll` for root, else a folder of the user's in `$XDG_RUNTIME_DIR`
-or the temporary folder. A folder that somebody else owns is refused.
+The root is that of `host/runtime_folder.py`.
 
 A desktop is an orphan when the process that owns it is gone; where that cannot be seen (another host, another pid
 namespace), when its note has run out: by the clock of this boot where the owner has the same one, by the wall's
@@ -17,12 +16,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import functools
 import logging
-import os
 import shutil
-import stat
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -33,40 +28,15 @@ import msgspec
 
 from deskroll.clocks import boot_time
 from deskroll.errors import BootError
+from deskroll.host.owner import Owner
 from deskroll.types import Record
 
 _log = logging.getLogger(__name__)
 TTL_S = 120.0
 """For how long a note holds where its owner cannot be seen."""
 RENEW_S = 30.0
-LONGEST_SOCKET_PATH = 107
-"""Bytes; what lies under the root are mostly sockets."""
-
-
-class Owner(Record, frozen=True):
-    """A process, such that no other process is ever taken for it."""
-
-    host: str
-    """The kernel's boot and the pid namespace: within one such, pids can be compared."""
-    pid: int
-    start: int
-    """Start time in clock ticks, since pids are used again."""
-
-    @classmethod
-    def this_process(cls) -> Owner:
-        """Who we are."""
-        return cls(host=host_id(), pid=os.getpid(), start=process_start("self"))
-
-    @property
-    def is_of_this_boot(self) -> bool:
-        """Whether it ran, or runs, on this boot of this host."""
-        return self.host.partition("/")[0] == boot_id()
-
-    def alive(self) -> bool | None:
-        """Whether the process runs; None where that cannot be seen from here."""
-        if self.host != host_id():
-            return None
-        return process_start(self.pid) == self.start
+RENEWAL = "the renewal of desktops' notes"
+"""What that is called where it is supervised."""
 
 
 class Note(Record, frozen=True):
@@ -104,57 +74,7 @@ def renewed(note: N, owner: Owner | None = None) -> N:
     return msgspec.structs.replace(note, owner=owner or note.owner, **ends)
 
 
-@functools.cache
-def boot_id() -> str:
-    """Names this boot of this host."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-@functools.cache
-def host_id() -> str:
-    """Names this boot of this host and our pid namespace."""
-    return f"{boot_id()}/{Path('/proc/self/ns/pid').readlink()}"
-
-
-def process_start(pid: int | str) -> int:
-    """Start time of a process in clock ticks since boot; 0 when it is gone, or dead and only not waited for."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return 0 if fields[0] in "ZX" else int(fields[19])
-
-
-def runtime_root() -> Path:
-    """The root of everything that desktops keep on this host; made when missing."""
-    root = Path(os.environ.get("DESKROLL_RUNTIME_DIR") or _default_root()).resolve()
-    advice = "set DESKROLL_RUNTIME_DIR to a folder of yours"
-    try:
-        if not root.exists():
-            root.mkdir(mode=0o711, parents=True, exist_ok=True)
-            root.chmod(0o711)  # whatever the umask is: where root starts desktops, they are other users
-        about = root.stat()
-    except OSError as error:
-        raise BootError(f"cannot make {root}: {error.strerror or error}; {advice}") from error
-    if not stat.S_ISDIR(about.st_mode):
-        raise BootError(f"{root} is no folder; {advice}")
-    if about.st_uid != os.getuid():
-        raise BootError(f"{root} belongs to user {about.st_uid}, not to you ({os.getuid()}); {advice}")
-    if about.st_mode & 0o022:
-        raise BootError(
-            f"others may write to {root}, and so to what controls your desktops: chmod go-w it, or {advice}"
-        )
-    return root
-
-
-def _default_root() -> Path:
-    if os.getuid() == 0:
-        return Path("/run/deskroll")
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    return Path(base, "deskroll") if base else Path(tempfile.gettempdir(), f"deskroll-{os.getuid()}")
-
-
-class Notebook(Generic[N]):
+class NoteFolder(Generic[N]):
     """The notes under one root, read as `kind`."""
 
     def __init__(self, root: Path, kind: type[N]) -> None:
@@ -172,7 +92,7 @@ class Notebook(Generic[N]):
         folder.parent.chmod(0o711)
         # Made under another name and then renamed: there is never a folder without a note.
         part = folder.with_name(f".{note.id}")
-        with self._locked():
+        with self._lock():
             part.mkdir(mode=0o700)
             (part / "note.json").write_bytes(msgspec.json.encode(note))
             part.rename(folder)
@@ -180,7 +100,7 @@ class Notebook(Generic[N]):
 
     def write(self, note: N) -> None:
         """Replace a desktop's note, never half of it."""
-        with self._locked():
+        with self._lock():
             self._write(note)
 
     def _write(self, note: N) -> None:
@@ -204,7 +124,7 @@ class Notebook(Generic[N]):
         notes = []
         for folder in (self.root / "desktops").glob("[!.]*/"):
             try:
-                base = Notebook(self.root, Note).read(folder.name)
+                base = NoteFolder(self.root, Note).read(folder.name)
                 note = self.read(folder.name) if base and provider in ("", base.provider) else None
             except BootError as error:
                 _log.warning("%s", error)
@@ -215,20 +135,20 @@ class Notebook(Generic[N]):
 
     def tidy(self) -> None:
         """Remove folders of desktops that were never started: whoever made them was killed within a moment."""
-        with self._locked():  # whoever makes one now has the lock
+        with self._lock():  # whoever makes one now has the lock
             for part in (self.root / "desktops").glob(".*/"):
                 shutil.rmtree(part, ignore_errors=True)
 
     def renew(self, desktop_id: str) -> None:
         """Put off the time at which a desktop of ours counts as an orphan."""
-        with self._locked(), contextlib.suppress(FileNotFoundError):  # it may be stopped at this very moment
+        with self._lock(), contextlib.suppress(FileNotFoundError):  # it may be stopped at this very moment
             note = self.read(desktop_id)
             if note is not None and note.owner == Owner.this_process():
                 self._write(renewed(note))
 
     def claim(self, note: N) -> N | None:
         """Become the owner of an orphan, or stay it; None when it is somebody else's, who was faster, or gone."""
-        with self._locked():
+        with self._lock():
             now = self.read(note.id)
             if now is None or not (now.orphaned() or now.owner == Owner.this_process()):
                 return None
@@ -241,19 +161,19 @@ class Notebook(Generic[N]):
         shutil.rmtree(self.folder(desktop_id), ignore_errors=True)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         with (self.root / "notes.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 
-async def keep_renewing(notebook: Notebook[N], desktop_ids: Iterable[str]) -> None:
+async def keep_renewing(notebook: NoteFolder[N], desktop_ids: Iterable[str]) -> None:
     """Renew the notes of those desktops that `desktop_ids` holds at the time, until cancelled."""
     while True:
-        await asyncio.sleep(RENEW_S)
         for desktop_id in list(desktop_ids):
             try:
                 await asyncio.to_thread(notebook.renew, desktop_id)
             except (OSError, BootError) as error:
                 # A full disk, for one: the others are still renewed, and this one at the next turn.
                 _log.warning("the note of desktop %s could not be renewed: %s", desktop_id, error)
+        await asyncio.sleep(RENEW_S)

@@ -43,7 +43,7 @@ def _become(uid: int) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def _counted(words: list[str]) -> tuple[list[str], list[str]]:
+def _take_counted(words: list[str]) -> tuple[list[str], list[str]]:
     """So many words as the first one says, and those after them."""
     end = 1 + int(words[0])
     return words[1:end], words[end:]
@@ -52,8 +52,8 @@ def _counted(words: list[str]) -> tuple[list[str], list[str]]:
 def main() -> None:
     """Do as the command line says."""
     uid, *words = sys.argv[1:]
-    groups, words = _counted(words)
-    folders, command = _counted(words)
+    groups, words = _take_counted(words)
+    folders, command = _take_counted(words)
     try:
         for file in groups:
             with open(file, "w") as group:  # noqa: PTH123

@@ -45,7 +45,7 @@ class Sandboxed:
         self._outer = -1
         self._first: int | None = None
         self._said = b""
-        self._report = command.report
+        self._report = command.report if command.report >= 0 else None
         try:
             with contextlib.closing(command):
                 self._process = subprocess.Popen(
@@ -113,11 +113,11 @@ class Sandboxed:
         ended = asyncio.Event()
         with contextlib.suppress(TimeoutError):
             async with time_limit(seconds):
-                with self._watched(pidfd, ended):
+                with self._watch(pidfd, ended):
                     await ended.wait()
 
     @contextlib.contextmanager
-    def _watched(self, pidfd: Callable[[], int | None], ended: asyncio.Event) -> Iterator[None]:
+    def _watch(self, pidfd: Callable[[], int | None], ended: asyncio.Event) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         with self._lock:
             found = pidfd()

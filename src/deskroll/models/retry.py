@@ -13,6 +13,8 @@ import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
+from deskroll.host.backoff import Backoff
+
 _SPREAD = 0.25
 
 
@@ -20,8 +22,7 @@ def pause(failures: int, after: float | None, *, base: float, longest: float) ->
     """Seconds to wait after so many failures in a row, when the server asked for `after` (or for nothing)."""
     if after:
         return min(longest, after * (1 + _SPREAD * random.random()))  # noqa: S311  (nobody gains by guessing it)
-    limit = min(longest, base * 2.0 ** min(failures - 1, 60))
-    return limit * random.random()  # noqa: S311
+    return Backoff(base=base, longest=longest).pause(failures) * random.random()  # noqa: S311
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

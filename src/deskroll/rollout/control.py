@@ -10,7 +10,6 @@ With `metrics` set, /metrics answers on TCP as well, to whoever has the token.
 
 from __future__ import annotations
 
-import hmac
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -19,16 +18,16 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from deskroll.desktops.notes import LONGEST_SOCKET_PATH, runtime_root
-from deskroll.desktops.scratch import is_left, owner_mark
-from deskroll.desktops.service import Listen
 from deskroll.errors import ConfigError, DeskrollError, InputError
+from deskroll.host.listen import Listen
+from deskroll.host.owner import is_left, owner_mark
+from deskroll.host.runtime_folder import LONGEST_SOCKET_PATH, runtime_root
+from deskroll.host.tokens import TOKEN_VARIABLE, bears_token
 from deskroll.rollout.metrics import exposition
 from deskroll.rollout.status import RunStatus
 from deskroll.types import Record
 
 _RUNS = "runs"
-TOKEN_VARIABLE = "DESKROLL_TOKEN"  # noqa: S105
 
 
 class ChangeLimits(Record, frozen=True, forbid_unknown_fields=True):
@@ -139,10 +138,7 @@ def _app(steering: Steering) -> web.Application:
 
 def _metrics_app(steering: Steering, token: str) -> web.Application:
     async def metrics(request: web.Request) -> web.Response:
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        # What is no UTF-8 comes as halves of characters, from a header and from the environment alike.
-        both = (each.encode(errors="surrogateescape") for each in (given, token))
-        if not hmac.compare_digest(*both):
+        if not bears_token(request.headers.get("Authorization", ""), token):
             raise web.HTTPUnauthorized
         return _exposed(steering)
 

@@ -16,9 +16,10 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.pool import Pool, PoolConfig
 from deskroll.desktops.providers import make_provider
-from deskroll.desktops.service import Listen, PoolClient, PoolService
+from deskroll.desktops.service import PoolClient, PoolService
 from deskroll.desktops.settings import PoolSettings
 from deskroll.errors import NoDesktop
+from deskroll.host.listen import Listen
 from deskroll.rollout.config import Resources
 from deskroll.rollout.control import socket_path
 from deskroll.types import EventSink

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from deskroll.desktops.scratch import sweep_folders
-from deskroll.envs.interpreter.group import sweep_groups
+from deskroll.host.control_group import sweep_groups
+from deskroll.host.runtime_folder import sweep_folders
 from deskroll.rollout.control import sweep_sockets
 
 

@@ -15,13 +15,13 @@ from deskroll.config import Override, load
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import check_name, choose
-from deskroll.desktops.service import Listen
 from deskroll.errors import ConfigError, InputError, StoreError
 from deskroll.host.home import expand_home
+from deskroll.host.listen import Listen
+from deskroll.host.tokens import TOKEN_VARIABLE
 from deskroll.importing import place_file
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.control import TOKEN_VARIABLE
 from deskroll.rollout.preparing import check_tasks, desktops_wanted
 from deskroll.rollout.redaction import masked_settings, without_masked
 from deskroll.store import Run, find_run

@@ -25,6 +25,7 @@ from pydantic import Field
 
 from deskroll.config import Settings
 from deskroll.errors import DeathCause, FailureClass
+from deskroll.host.backoff import Backoff
 from deskroll.types import Episode, Failure, Record, Score
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def judge(history: Sequence[Episode], retries: Retries, *, alone: bool, dice: ra
     count = sum(_class(each) is last.failure.failure_class for each in history)
     if count > getattr(retries, last.failure.failure_class):
         return Verdict(seal=last)
-    pause = min(retries.backoff * 2 ** (count - 1), retries.backoff_max) * dice.uniform(0.5, 1.0)
+    pause = Backoff(base=retries.backoff, longest=retries.backoff_max).pause(count) * dice.uniform(0.5, 1.0)
     return Verdict(again=True, pause=pause, isolated=alone)
 
 

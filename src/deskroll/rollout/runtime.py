@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from deskroll.desktops.base import DesktopSpec
+from deskroll.host.supervise import supervise
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.backends.inline import InlineBackend
 from deskroll.rollout.backends.process import ProcessBackend
-from deskroll.rollout.background import in_background
 from deskroll.rollout.config import Resources
 from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.desktop_journal import DesktopJournal
@@ -38,6 +38,7 @@ from deskroll.rollout.plan import failed_before
 from deskroll.rollout.pool_watch import PoolWatch
 from deskroll.rollout.preparing import check_tasks, desktops_wanted, prepare_envs
 from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, attention, endpoints_of, what_limits
+from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.rollout.watchdog import Watchdog
 from deskroll.store import RunStore
 from deskroll.types import Episode, EventSink, Task, guarded
@@ -124,7 +125,7 @@ class Runtime:
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
         """Watch over it for the length of the block: where something that jobs need is gone, they end."""
-        async with in_background(self._watches()) as died:
+        async with supervise(self._watches(), RUN_STOPS) as died:
             ends = (self.store.failed, self._pool_watch.gone, died)
             watching = asyncio.create_task(self._end_jobs(ends))
             try:

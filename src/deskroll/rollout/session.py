@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from deskroll.rollout.background import in_background
+from deskroll.host.supervise import supervise
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.demand import Demand
 from deskroll.rollout.engine import Engine
@@ -21,6 +21,7 @@ from deskroll.rollout.preparing import desktops_wanted, prepare_envs
 from deskroll.rollout.run_budget import RunBudget
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.status import RunStatus
+from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.store import CloseReason, RunStore
 from deskroll.tasks import tasks_folder
 from deskroll.types import Episode, EventSink, Task
@@ -94,7 +95,7 @@ class Session:
             "the clock of limits.run_time": self._follow_time(),
             "what tells the pool how many desktops are wanted": self._demand.keep_told(self.runtime.desktops),
         }
-        async with in_background(parts) as died:
+        async with supervise(parts, RUN_STOPS) as died:
             run = self._job = self.runtime.run_prepared(job)
             died.add_done_callback(lambda died: run.fail(died.result()))
             self._check_budget(sum(left.values()))

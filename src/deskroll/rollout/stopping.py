@@ -6,6 +6,9 @@ from deskroll import errors
 from deskroll.errors import DeskrollError, DesktopLost
 from deskroll.types import Failure
 
+RUN_STOPS = "the run stops here, since it cannot go on without it: resume it"
+"""What follows from the death of background work that a run needs."""
+
 
 def error_of(failure: Failure) -> DeskrollError:
     """The error that the record was made of, by its kind."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deskroll.desktops.service import Listen, PoolService
+from deskroll.desktops.service import PoolService
+from deskroll.host.listen import Listen
 from tests.desktops.pool.conftest import Open, SimPool
 
 ROOT = Path(__file__).parent.parent.parent.parent

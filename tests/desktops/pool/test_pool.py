@@ -12,15 +12,15 @@ from pydantic import ValidationError
 from deskroll.actions import Click
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
-from deskroll.desktops.notes import Owner, host_id
 from deskroll.desktops.pool import Pool, PoolConfig, Quotas
 from deskroll.desktops.providers.local.provider import LocalProvider
 from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.providers.sim.world import SimWorld
 from deskroll.errors import ConfigError, GuestError, InputError, LeaseLost, NoDesktop
+from deskroll.host.owner import Owner, host_id
 from tests.desktops.pool.conftest import Open, SimPool, make_pool, settle
-from tests.waiting import eventually
+from tests.waiting import eventually, kill_task
 
 OFFICE = DesktopSpec(snapshot="office")
 HANG = {"step_hangs": "1"}
@@ -566,3 +566,23 @@ def test_a_quota_of_nothing_is_refused() -> None:
 def test_more_local_desktops_than_there_is_memory_for_are_refused() -> None:
     with pytest.raises(ConfigError, match="room for about"):
         Pool(LocalProvider(), PoolConfig(num_vms=90_000))
+
+
+@pytest.mark.parametrize(("work", "slow"), [("boot", "boot"), ("revert", "reset")])
+async def test_work_that_is_killed_ends_the_pool_and_every_wait(work: str, slow: str) -> None:
+    """Nobody knows what such a desktop does any more: who waits for one is told, instead of waiting for ever."""
+    pool = make_pool({slow: "1000"}, num_vms=1)
+    with pytest.raises(NoDesktop, match=rf"^the pool broke: the pool's {work} of sim-\w+ died \(CancelledError\), and"):
+        async with pool:
+            if work == "revert":
+                async with pool.lease():
+                    pass
+            waiting = asyncio.ensure_future(pool.acquire())
+            (desktop,) = (await pool.status()).desktops
+            await kill_task(f"the pool's {work} of {desktop.id}")
+            with pytest.raises(NoDesktop, match="this is a bug"):
+                await asyncio.wait_for(waiting, 30)
+            await asyncio.wait_for(pool.until_closed(), 30)
+            with pytest.raises(NoDesktop, match="the pool broke"):
+                await pool.acquire()
+    assert pool.world.alive == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -23,7 +24,7 @@ from deskroll.actions import Click
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.pool import Quotas
-from deskroll.desktops.service import Listen, PoolClient, PoolService
+from deskroll.desktops.service import PoolClient, PoolService
 from deskroll.desktops.service.keys import Caller, Client, Keys, read_clients
 from deskroll.desktops.service.sessions import Sessions
 from deskroll.desktops.service.wire import (
@@ -38,8 +39,9 @@ from deskroll.desktops.service.wire import (
     Return,
 )
 from deskroll.errors import DesktopError, InputError, LeaseLost, NoDesktop
+from deskroll.host.listen import Listen
 from tests.desktops.pool.conftest import Open, SimPool, settle
-from tests.waiting import eventually
+from tests.waiting import eventually, kill_task, tasks_named
 
 ROOT = Path(__file__).parent.parent.parent.parent
 TOKEN = "s3cret"
@@ -688,3 +690,40 @@ async def test_many_holders_at_once(open_pool: Open, tmp_path: Path) -> None:
         await settle()
     assert pool.world.resets >= 190
     assert os.listdir(tmp_path) == []
+
+
+async def test_a_killed_expiry_of_sessions_is_started_again(
+    service: tuple[SimPool, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    name = "the expiry of the pool's sessions"
+    (first,) = tasks_named(name)
+    with caplog.at_level(logging.WARNING, "deskroll"):
+        await kill_task(name)
+
+        async def healed() -> bool:
+            return bool(tasks_named(name))
+
+        await eventually(healed, "it is started again", 30)
+    assert tasks_named(name) != [first]
+    assert caplog.messages == [f"{name} died (CancelledError), and is started again"]
+
+
+@pytest.mark.parametrize("name", ["the heartbeat to the pool", "what listens to the pool"])
+async def test_a_killed_heartbeat_gives_up_its_desktops_and_the_next_request_begins_again(
+    service: tuple[SimPool, str], caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    _, at = service
+    told = f"{name} died (CancelledError), and the desktops that it kept for us are given up"
+    async with PoolClient(at) as client:
+        async with client.lease() as lease:
+            await kill_task(name)
+
+            async def lost() -> bool:
+                return bool(lease.lost)
+
+            await eventually(lost, "the lease is lost", 30)
+            with pytest.raises(LeaseLost, match="died"):
+                await lease.desktop.screenshot()
+        assert (lease.lost, [line for line in caplog.messages if "died" in line]) == (told, [told])
+        async with client.lease() as another:
+            await another.desktop.screenshot()

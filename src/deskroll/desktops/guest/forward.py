@@ -11,6 +11,7 @@ from aiohttp import web
 
 from deskroll.desktops.guest.transport import Transport
 from deskroll.errors import LeaseLost
+from deskroll.host.relay import serve_connections
 
 _CHUNK = 64 * 1024
 _LOOK_S = 1.0
@@ -23,38 +24,17 @@ async def forward_through_guest(transport: Transport, port: int) -> AsyncIterato
     Leaving the block closes every connection; so does the end of the hold.
     """
     transport.require_held()
-    connections: set[asyncio.Task[None]] = set()
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            connections.add(task)
-            task.add_done_callback(connections.discard)
-        # Cancelled when the block is left, which is nobody's failure.
-        with suppress(asyncio.CancelledError):
-            await _carry(transport, port, reader, writer)
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Whatever ends it (either side, the desktop), the caller sees a closed connection, as with a real port.
+        with suppress(aiohttp.ClientError, LeaseLost):
+            transport.require_held()
+            async with transport.session().ws_connect(transport.url(f"/forward/{port}"), max_msg_size=0) as socket:
+                await _while_held(transport, carry(socket, reader, writer))
 
-    server = await asyncio.start_server(accept, "127.0.0.1", 0)
-    host, local_port = server.sockets[0].getsockname()[:2]
-    try:
+    async with serve_connections(serve) as server:
+        host, local_port = server.sockets[0].getsockname()[:2]
         yield host, local_port
-    finally:
-        server.close()
-        for task in list(connections):
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
-
-
-async def _carry(transport: Transport, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One connection. Whatever ends it (either side, the desktop, cancellation) closes both halves."""
-    try:
-        transport.require_held()
-        async with transport.session().ws_connect(transport.url(f"/forward/{port}"), max_msg_size=0) as socket:
-            await _while_held(transport, carry(socket, reader, writer))
-    except (aiohttp.ClientError, OSError, LeaseLost):
-        pass  # the caller sees a closed connection, as it would with a real port
-    finally:
-        writer.close()
 
 
 async def _while_held(transport: Transport, work: Coroutine[None, None, None]) -> None:

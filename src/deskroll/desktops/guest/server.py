@@ -7,7 +7,6 @@ a request holds ends the server. A desktop that has lost a part answers 503 with
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
@@ -20,6 +19,7 @@ from deskroll.desktops.guest.requests import LOCAL_HOST, MAX_BODY, BadRequest, t
 from deskroll.desktops.guest.routes import MACHINE, execute, files, observe, ours, recording, windows
 from deskroll.desktops.x11.connection import XRequestError
 from deskroll.errors import ActionError, DeathCause, DesktopError, DesktopLost
+from deskroll.host.tokens import bears_token
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger(__name__)
@@ -27,20 +27,17 @@ _log = logging.getLogger(__name__)
 
 def create_app(machine: Machine, *, token: str = "") -> web.Application:
     """The application that serves one desktop."""
-    app = web.Application(client_max_size=MAX_BODY, middlewares=[_errors, _authorised(token)])
+    app = web.Application(client_max_size=MAX_BODY, middlewares=[_errors, _authorisation(token)])
     app[MACHINE] = machine
     for module in (observe, execute, windows, files, recording, ours):
         app.add_routes(module.routes)
     return app
 
 
-def _authorised(token: str) -> Middleware:
-    expected = f"Bearer {token}".encode()
-
+def _authorisation(token: str) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "").encode(errors="replace")
-        if token and not hmac.compare_digest(given, expected):
+        if token and not bears_token(request.headers.get("Authorization", ""), token):
             return _answer(401, "this desktop wants a token: send the header 'Authorization: Bearer TOKEN'")
         if not token and ("Origin" in request.headers or not _is_local(request.host)):
             # A web page in a browser on this machine reaches loopback too; without a token this keeps it out.

@@ -27,6 +27,7 @@ from deskroll.errors import (
     LeaseLost,
     plain,
 )
+from deskroll.host.tokens import bearer_headers
 
 T = TypeVar("T")
 MAX_ANSWER = 64 * 1024 * 1024
@@ -79,7 +80,7 @@ class Transport:
     def session(self) -> aiohttp.ClientSession:
         """The HTTP session, made on first use inside the running loop."""
         if self._session is None:
-            headers = {"Authorization": f"Bearer {self.address.token}"} if self.address.token else {}
+            headers = bearer_headers(self.address.token)
             if self._hold is not None:
                 headers[LEASE_HEADER] = self._hold.id
             self._session = aiohttp.ClientSession(

@@ -3,7 +3,8 @@
 queue.py     who waits, in which order
 slot.py      one desktop's state          fleet.py   all of them, counted
 expected.py  how many leases are to come
-backoff.py   boots that keep failing      meter.py   how busy, how long, what limits
+meter.py     how busy, how long, what limits
+boot_failures.py  boots that keep failing
 roster.py    the state machine over these: pure, every event a method, every answer a list of effects
 effects.py   what the state machine wants done
 pool.py      carries that out, many at a time, and hands out leases

@@ -9,6 +9,7 @@ pool, or an error in it, ends every wait and every lease with a clear error and 
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -27,6 +28,7 @@ from deskroll.desktops.pool.status import PoolStatus, status_of
 from deskroll.desktops.reaper import orphans
 from deskroll.desktops.settings import MOST_VMS, TOO_LONG
 from deskroll.errors import (
+    BackgroundLost,
     BootError,
     ConfigError,
     DeathCause,
@@ -37,8 +39,10 @@ from deskroll.errors import (
     NoDesktop,
     ResetError,
 )
+from deskroll.host.supervise import Supervisor
 from deskroll.types import Event, EventSink, checked, guarded
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 _DEFAULTS = PoolConfig()
 
@@ -71,22 +75,22 @@ class Pool:
         self._leases: dict[str, Lease] = {}
         self._orphans: dict[str, Note] = {}
         """Found at the start, until they are taken over or gone."""
-        self._group: asyncio.TaskGroup | None = None
+        self._work = Supervisor(self._break, so="it hands out no more desktops")
+        self._open = False
         self._closing = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = 0.0
         """When the timer goes off, unless this process is late."""
         self._failure: DeskrollError | None = None
+        self._broken: NoDesktop | None = None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Pool:
         await self._stack.enter_async_context(self.provider)
         try:
             self.provider.on_lost(self._lost)
-            running: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            runner = asyncio.create_task(self._run(running))
-            self._stack.push_async_callback(self._close, runner)
-            await running
+            self._stack.push_async_callback(self._close)
+            self._open = True
             self._orphans = {note.id: note for note in await orphans(self.provider)}
             adopt = self.provider.capabilities.adopts
             self._apply(self._roster.found(list(self._orphans), adopt=adopt, now=self._now()))
@@ -216,7 +220,7 @@ class Pool:
         self._apply(self._roster.resize(fewest, num_vms, self._now()))
 
     async def drain(self) -> None:
-        """WorkerHandle out no more desktops, and stop each one as it comes free."""
+        """Hand out no more desktops, and stop each one as it comes free."""
         self._apply(self._roster.drain(self._now()))
 
     async def free(self, desktop_id: str, reason: str = "an operator took it back") -> None:
@@ -261,8 +265,8 @@ class Pool:
                     self._report("lease.lost", lease_id, {"desktop": desktop_id, "client": client, "reason": reason})
                 case Report(kind, subject, data):
                     self._report(kind, subject, data)
-                case work if self._group is not None and not self._closing.is_set():
-                    self._group.create_task(self._perform(work))
+                case work if self._open and not self._closing.is_set():
+                    self._work.start(f"the pool's {type(work).__name__.lower()} of {work.id}", self._perform(work))
         self._set_timer()
 
     async def _perform(self, work: Effect) -> None:
@@ -324,38 +328,27 @@ class Pool:
 
     def _tick(self) -> None:
         self._timer = None
+        self._work.start("the pool's clock", self._pass_time())
+
+    async def _pass_time(self) -> None:
         self._apply(self._roster.tick(self._now()))
 
     # --- life ---
 
-    async def _run(self, running: asyncio.Future[None]) -> None:
-        """Holds every task of the pool; ends when it closes, or with the error that broke it."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                self._group = group
-                running.set_result(None)
-                await self._until_closed()
-        except* _Closed:
-            pass
-        except* Exception as broken:
-            error = broken.exceptions[0]
-            self._end_all(
-                NoDesktop(f"the pool broke: {type(error).__name__}: {error}; this is a bug: please report it")
-            )
-            raise
-        finally:
-            self._group = None
+    def _break(self, lost: BackgroundLost) -> None:
+        """Work that died leaves a desktop of which nobody knows what it does: nothing more is handed out."""
+        self._broken = NoDesktop(f"the pool broke: {lost}; this is a bug: please report it")
+        self._broken.__cause__ = lost.__cause__
+        _log.error("%s", self._broken)
+        self._end_all(self._broken)
+        self._work.cancel()
 
-    async def _until_closed(self) -> None:
-        await self._closing.wait()
-        raise _Closed
-
-    async def _close(self, runner: asyncio.Task[None]) -> None:
+    async def _close(self) -> None:
         self._end_all(NoDesktop("the pool is closed"))
-        try:
-            await runner
-        except* Exception as broken:
-            raise self._failure or NoDesktop("the pool broke") from broken
+        await self._work.close()
+        self._open = False
+        if self._broken is not None:
+            raise self._broken
 
     def _end_all(self, error: DeskrollError) -> None:
         """Let nobody wait for, or hold, anything any more."""
@@ -371,7 +364,7 @@ class Pool:
             lease.lose(str(error))
 
     def _require_running(self) -> None:
-        if self._group is None or self._failure is not None:
+        if not self._open or self._failure is not None:
             raise self._failure or NoDesktop("the pool is not open: use it with `async with`")
 
     def _tell_state(self, slot: Slot, state: str) -> None:
@@ -397,10 +390,6 @@ def _check_size(fewest: int, most: int, provider: Provider) -> None:
     limit = provider.capabilities.most
     if limit is not None and most > limit:
         raise ConfigError(f"num_vms is {most}; there is room for about {limit} {provider.name} desktops here")
-
-
-class _Closed(Exception):
-    """Ends the task group, and with it what is still under way."""
 
 
 def new_lease_id() -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from deskroll.desktops.base import Address, Capabilities, DesktopSpec, Fence, Recycling
-from deskroll.desktops.pool.backoff import Backoff
+from deskroll.desktops.pool.boot_failures import BootFailures
 from deskroll.desktops.pool.config import PoolConfig
 from deskroll.desktops.pool.effects import Boot, Check, Effect, Grant, Refuse, Report, Revert, Revoke, Stop
 from deskroll.desktops.pool.expected import Expected
@@ -25,6 +25,7 @@ from deskroll.desktops.pool.meter import Load, Meter
 from deskroll.desktops.pool.queue import Queue, Request
 from deskroll.desktops.pool.slot import Slot, State
 from deskroll.errors import DeskrollError, DesktopLost, InputError, MissingDependency, NoDesktop, PoolGone
+from deskroll.host.backoff import Backoff
 
 STEADY_S = 5.0
 """A desktop that has stood ready for this long, or was handed out, shows that such boots work."""
@@ -56,9 +57,10 @@ class Roster:
         self.draining = False
         self.last_error = ""
         self._config = config
+        self._backoff = Backoff(base=config.backoff, longest=config.backoff_max)
         self._can = capabilities
         self._new_id = new_id
-        self._backoffs: dict[DesktopSpec, Backoff] = {}
+        self._backoffs: dict[DesktopSpec, BootFailures] = {}
         self._retries: dict[str, Slot] = {}
         """Desktops that could not be stopped, until that is tried again."""
         self._housekeeping_at = now
@@ -125,7 +127,7 @@ class Roster:
         return self._end()
 
     def drain(self, now: float) -> list[Effect]:
-        """WorkerHandle out no more desktops and stop each one as it comes free."""
+        """Hand out no more desktops and stop each one as it comes free."""
         self._begin(now)
         self.draining = True
         for request in self.queue.all():
@@ -223,7 +225,7 @@ class Roster:
         self._begin(now)
         slot = self.fleet.slots[desktop_id]
         slot.stop_failures += 1
-        slot.retry_at = now + min(self._config.backoff_max, self._config.backoff * 2 ** min(slot.stop_failures - 1, 30))
+        slot.retry_at = now + self._backoff.pause(slot.stop_failures)
         self._retries[slot.id] = slot
         self.last_error = str(error)
         data = {"reason": str(error), "failures": slot.stop_failures, "pause_s": slot.retry_at - now}
@@ -304,7 +306,7 @@ class Roster:
         self._effects.append(effect)
 
     def _serve(self, spec: DesktopSpec) -> None:
-        """WorkerHandle out what is ready to those who wait for such a desktop."""
+        """Hand out what is ready to those who wait for such a desktop."""
         while (slot := self.fleet.ready(spec)) is not None and slot.address is not None:
             request = self.queue.take(spec)
             if request is None:
@@ -434,7 +436,7 @@ class Roster:
     def _boot_failure(self, slot: Slot, error: DeskrollError) -> None:
         """Hold off such boots for a while; refuse who waits for one when there is no hope."""
         config = self._config
-        backoff = self._backoffs.setdefault(slot.spec, Backoff(config.backoff, config.backoff_max))
+        backoff = self._backoffs.setdefault(slot.spec, BootFailures(self._backoff))
         backoff.failed(slot.created_at, self._now, error, final=isinstance(error, _FINAL))
         self.last_error = str(error)
         data = {"reason": str(error), "in_a_row": backoff.failures, "pause_s": backoff.until - self._now}

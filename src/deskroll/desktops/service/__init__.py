@@ -15,6 +15,6 @@ every request carries the token as `Authorization: Bearer TOKEN`.
 from deskroll.desktops.service.client import PoolClient
 from deskroll.desktops.service.keys import Client
 from deskroll.desktops.service.server import PoolService
-from deskroll.desktops.service.wire import Listen
+from deskroll.desktops.service.wire import pool_address
 
-__all__ = ["Client", "Listen", "PoolClient", "PoolService"]
+__all__ = ["Client", "PoolClient", "PoolService", "pool_address"]

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import functools
 import heapq
+import logging
 import math
 import operator
 import os
@@ -26,7 +27,6 @@ import msgspec
 from deskroll.clocks import boot_time, running_time
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
-from deskroll.desktops.notes import boot_id
 from deskroll.desktops.pool import PoolStatus
 from deskroll.desktops.pool.pool import new_lease_id
 from deskroll.desktops.service.wire import (
@@ -41,16 +41,20 @@ from deskroll.desktops.service.wire import (
     Granted,
     Hello,
     Kind,
-    Listen,
     Lost,
     Problem,
     Resize,
     Return,
     Welcome,
+    pool_address,
 )
-from deskroll.errors import DeskrollError, LeaseLost, NoDesktop, PoolGone, plain
+from deskroll.errors import BackgroundLost, DeskrollError, LeaseLost, NoDesktop, PoolGone, plain
+from deskroll.host.owner import boot_id
+from deskroll.host.supervise import Supervisor
+from deskroll.host.tokens import TOKEN_VARIABLE, bearer_headers
 from deskroll.types import Record
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T", bound=Record)
 CALL_S = 30.0
 """Deadline of a call that does not wait for a desktop."""
@@ -84,10 +88,10 @@ class PoolClient:
         wait: float = 0.0,
         plan: str = "",
     ) -> None:
-        self.at = Listen.parse(at)
+        self.at = pool_address(at)
         self._plan = plan
         self._client = client or f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}:{os.getpid()}"
-        self._token = os.environ.get("DESKROLL_TOKEN", "") if token is None else token
+        self._token = os.environ.get(TOKEN_VARIABLE, "") if token is None else token
         self._beat_s = beat
         self._wait_s = wait
         self._http: aiohttp.ClientSession | None = None
@@ -101,17 +105,19 @@ class PoolClient:
         """Requests that wait; the event says that the answer to one was lost on its way."""
         self._owed: dict[str, Return | None] = {}
         """What is to be given back, and how; None: its holder's last requests are being ended."""
-        self._tasks: list[asyncio.Task[None]] = []
+        self._background = Supervisor()
 
     async def __aenter__(self) -> PoolClient:
         if self._http is not None:
             raise NoDesktop("the pool's client is open already: make another one")
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         connector = (
             aiohttp.UnixConnector(path=self.at.path, limit=0) if self.at.is_unix else aiohttp.TCPConnector(limit=0)
         )
         self._http = aiohttp.ClientSession(
-            connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+            connector=connector,
+            headers=bearer_headers(self._token),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
         )
         return self
 
@@ -183,7 +189,7 @@ class PoolClient:
             self._leases[lease.id] = lease
         except LeaseLost as error:
             # The service knows us no more: it was started anew, or could not hear us for too long. So begin again.
-            self._session_lost(session, str(error))
+            self._lose_session(session, str(error))
             raise
         except BaseException:
             await asyncio.shield(self._give_back(Return(lease=ask.lease), session))
@@ -235,7 +241,7 @@ class PoolClient:
         await self._call("POST", "/resize", Done, Resize(num_vms=num_vms, min_vms=min_vms))
 
     async def drain(self) -> None:
-        """WorkerHandle out no more desktops, and stop each one as it comes free."""
+        """Hand out no more desktops, and stop each one as it comes free."""
         await self._call("POST", "/drain", Done)
 
     async def free(self, desktop_id: str, reason: str = "an operator took it back") -> None:
@@ -253,10 +259,12 @@ class PoolClient:
                 session = await self._call("POST", "/session", Welcome, hello)
                 self._session, self._renewed_at, self._over = session, sent_at, asyncio.Event()
                 heard = asyncio.Event()
-                await self._end_tasks()
-                self._tasks = [
-                    asyncio.create_task(work) for work in (self._listen(session, heard), self._beat(session))
-                ]
+                await self._background.close()
+                self._background = Supervisor(
+                    functools.partial(self._hear_lost, session), so="the desktops that it kept for us are given up"
+                )
+                self._background.start("what listens to the pool", self._listen(session, heard))
+                self._background.start("the heartbeat to the pool", self._beat(session))
                 await heard.wait()
             if self._session is None:
                 raise PoolGone(f"the pool at {self.at} ended the session at once; is it being stopped?")
@@ -269,12 +277,11 @@ class PoolClient:
                 with contextlib.suppress(aiohttp.ClientError, OSError, msgspec.MsgspecError):
                     await self._hear(session, heard)
                 if session.watched:
+                    self._lose_session(session, "the pool's service is gone")
                     return
                 heard.set()
                 await asyncio.sleep(1.0)  # before the next attempt; until then heartbeats tell what is lost
         finally:
-            if session.watched:
-                self._session_lost(session, "the pool's service is gone")
             heard.set()
 
     async def _hear(self, session: Welcome, heard: asyncio.Event) -> None:
@@ -301,11 +308,11 @@ class PoolClient:
             try:
                 alive = await self._call("POST", "/heartbeat", Alive, session=session, timeout=session.ttl_s / 3)
             except LeaseLost as error:
-                self._session_lost(session, str(error))
+                self._lose_session(session, str(error))
             except DeskrollError:
                 # The leases end by themselves when this goes on for too long; so does what waits.
                 if not session.watched and boot_time() > self._renewed_at + session.ttl_s:
-                    self._session_lost(session, f"the pool could not be reached for {session.ttl_s:g} s")
+                    self._lose_session(session, f"the pool could not be reached for {session.ttl_s:g} s")
             else:
                 self._renewed_at = sent_at
                 theirs = set(alive.leases)
@@ -339,7 +346,12 @@ class PoolClient:
             return 0.0
         return math.inf if session.watched else self._renewed_at + session.ttl_s - _MARGIN_S - boot_time()
 
-    def _session_lost(self, session: Welcome, reason: str) -> None:
+    def _hear_lost(self, session: Welcome, lost: BackgroundLost) -> None:
+        """Without signs of life, or news of what is taken away, nobody knows what is still ours: begin again."""
+        _log.warning("%s", lost)
+        self._lose_session(session, str(lost))
+
+    def _lose_session(self, session: Welcome, reason: str) -> None:
         if self._session is session:
             self._session = None
             self._over.set()
@@ -350,15 +362,8 @@ class PoolClient:
 
     async def _end_session(self, reason: str) -> None:
         if self._session is not None:
-            self._session_lost(self._session, reason)
-        await self._end_tasks()
-
-    async def _end_tasks(self) -> None:
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+            self._lose_session(self._session, reason)
+        await self._background.close()
 
     # --- HTTP ---
 

@@ -1,13 +1,11 @@
 """Who may do what: the operator's token steers the pool, a client's own token leases under its own name.
 
 A client may ask for desktops up to the size of the pool's own, that start from the same state or from none, and for
-nothing that those do not have; the operator may allow it more. The password inside is its own affair. Guarantees: a
-token is compared in constant time and never shown; a file of tokens that others may read is refused.
+nothing that those do not have; the operator may allow it more. The password inside is its own affair.
 """
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import msgspec
 
 from deskroll.desktops.base import DesktopSpec
 from deskroll.errors import InputError, plain
+from deskroll.host.tokens import bears_token, read_token_lines
 from deskroll.types import Record
 
 _SIZES = ("width", "height", "memory_mb", "processes", "disk_mb")
@@ -93,7 +92,7 @@ class Keys:
             if client.token in callers:
                 raise InputError(f"client {name} has the token of somebody else; give each one its own")
             callers[client.token] = Caller(name=name, operator=False, allowed=client.allowed)
-        self._callers = [(_bytes(f"Bearer {token}"), caller) for token, caller in callers.items()]
+        self._callers = list(callers.items())
 
     def __bool__(self) -> bool:
         return bool(self._callers)
@@ -102,8 +101,7 @@ class Keys:
         """Who sent this header; None when nobody has such a token."""
         if not self._callers:
             return Caller()
-        given = _bytes(authorization)
-        found = [caller for expected, caller in self._callers if hmac.compare_digest(given, expected)]
+        found = [caller for token, caller in self._callers if bears_token(authorization, token)]
         return found[0] if found else None
 
 
@@ -112,17 +110,8 @@ def read_clients(path: Path) -> dict[str, Client]:
 
     The fields are those of a `DesktopSpec` of which the client may ask for as much: `memory_mb=8192 network=true`.
     """
-    try:
-        if path.stat().st_mode & 0o077:
-            raise InputError(f"{path} holds tokens and others may read it; run:  chmod 600 {path}")
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the clients in {path}: {error}") from error
     clients: dict[str, Client] = {}
-    for number, line in enumerate(lines, 1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
+    for number, words in read_token_lines(path, "clients"):
         if len(words) < 2:
             raise InputError(f"{path}, line {number}: write NAME TOKEN, without spaces in either")
         if words[0] in clients:
@@ -154,8 +143,3 @@ def _read_allowed(words: list[str], where: str) -> dict[str, Allowed]:
 
 def _shown(value: Allowed) -> str:
     return str(value).lower() if isinstance(value, bool) else plain(str(value), 80)
-
-
-def _bytes(text: str) -> bytes:
-    """What was sent: what is no UTF-8 comes as halves of characters, from a header and from the environment alike."""
-    return text.encode(errors="surrogateescape")

@@ -17,11 +17,9 @@ import msgspec
 from aiohttp import web
 
 from deskroll.clocks import running_time
-from deskroll.desktops.notes import boot_id
 from deskroll.desktops.pool import Pool
 from deskroll.desktops.service.keys import Caller, Client, Keys
 from deskroll.desktops.service.sessions import Session, Sessions
-from deskroll.desktops.service.sockets import listening, watching_peer
 from deskroll.desktops.service.wire import (
     MIN_TTL_S,
     SESSION_HEADER,
@@ -32,7 +30,6 @@ from deskroll.desktops.service.wire import (
     Free,
     Granted,
     Hello,
-    Listen,
     Lost,
     Problem,
     Resize,
@@ -40,6 +37,9 @@ from deskroll.desktops.service.wire import (
     Welcome,
 )
 from deskroll.errors import DeskrollError, InputError, LeaseLost, NoDesktop, PoolGone, plain
+from deskroll.host.listen import Listen, open_listener, watch_peer
+from deskroll.host.owner import boot_id
+from deskroll.host.supervise import Supervisor
 from deskroll.types import Record
 
 T = TypeVar("T", bound=Record)
@@ -74,6 +74,7 @@ class PoolService:
         self._pool = pool
         self._listen = listen
         self._sessions = Sessions(pool, ttl)
+        self._background = Supervisor()
         self._stack = AsyncExitStack()
         self.port = listen.port
         """The port in use, where one was left to choose."""
@@ -81,19 +82,21 @@ class PoolService:
     async def __aenter__(self) -> PoolService:
         app = web.Application(client_max_size=_MAX_BODY)
         for (method, path), handler in self._endpoints().items():
-            app.router.add_route(method, path, self._guarded(handler))
-        app.router.add_route("*", "/{path:.*}", self._guarded(self._unknown))
+            app.router.add_route(method, path, self._guard(handler))
+        app.router.add_route("*", "/{path:.*}", self._guard(self._unknown))
         # A holder that goes away while it waits must not get a desktop.
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         try:
-            listener = self._stack.enter_context(listening(self._listen))
+            instead = f"run on that one (--set pool={self._listen}), stop it, or listen somewhere else"
+            listener = self._stack.enter_context(open_listener(self._listen, instead=instead))
             if not self._listen.is_unix:
                 self.port = listener.getsockname()[1]
             self._stack.callback(self._sessions.end_all, _STOPPED)  # what was begun while it stopped
             self._stack.push_async_callback(runner.cleanup)
             await runner.setup()
             await web.SockSite(runner, listener, backlog=4096).start()
-            self._stack.push_async_callback(_cancelled, asyncio.create_task(self._watch_sessions()))
+            self._stack.push_async_callback(self._background.close)
+            self._background.keep("the expiry of the pool's sessions", self._expire_sessions)
             self._stack.callback(self._sessions.end_all, _STOPPED)
         except BaseException:
             await self._stack.aclose()
@@ -123,7 +126,7 @@ class PoolService:
             ("POST", "/free"): self._free,
         }
 
-    def _guarded(
+    def _guard(
         self, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """Token and errors, around every endpoint."""
@@ -175,7 +178,8 @@ class PoolService:
         session = self._session(request)
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         session.watched = self._listen.is_unix
-        with watching_peer(request, lambda: self._sessions.end(session, f"its holder {session.client} is gone")):
+        peer = request.transport.get_extra_info("socket") if request.transport is not None else None
+        with watch_peer(peer, lambda: self._sessions.end(session, f"its holder {session.client} is gone")):
             return await self._tell(session, request, response)
 
     async def _tell(self, session: Session, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
@@ -294,7 +298,7 @@ class PoolService:
             raise LeaseLost(f"the session is over: {session.ended}; begin another one with POST /session")
         return session, sent
 
-    async def _watch_sessions(self) -> None:
+    async def _expire_sessions(self) -> None:
         while True:
             await asyncio.sleep(1.0)  # sessions that give no sign of life raise no event
             # A sign of life that came while this process was stopped has yet to be read: that time does not count.
@@ -310,8 +314,3 @@ async def _read(request: web.Request, kind: type[T]) -> T:
         return msgspec.json.decode(await request.read() or b"{}", type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InputError(f"{request.path}: {error}") from None
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])

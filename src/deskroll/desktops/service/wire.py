@@ -7,7 +7,6 @@ from typing import Annotated
 from msgspec import Meta
 
 from deskroll.desktops.base import Address, DesktopSpec
-from deskroll.desktops.notes import LONGEST_SOCKET_PATH, runtime_root
 from deskroll.errors import (
     BootError,
     ConfigError,
@@ -20,7 +19,8 @@ from deskroll.errors import (
     NoDesktop,
     PoolGone,
 )
-from deskroll.host.home import expand_home
+from deskroll.host.listen import Listen
+from deskroll.host.runtime_folder import runtime_root
 from deskroll.types import Record
 
 Word = Annotated[str, Meta(max_length=200)]
@@ -33,41 +33,9 @@ MOST_KINDS = 1000
 """That a plan may be told to have."""
 
 
-class Listen(Record, frozen=True):
-    """Where a service listens: a unix socket, or a TCP port."""
-
-    path: str = ""
-    host: str = ""
-    port: int = 0
-
-    @classmethod
-    def parse(cls, text: str = "") -> Listen:
-        """Read `unix:PATH`, `HOST:PORT` or `http://HOST:PORT`; nothing: the usual socket of this user."""
-        text = text or f"unix:{runtime_root() / 'pool.sock'}"
-        if text.startswith("unix:"):
-            path = expand_home(text.removeprefix("unix:"))
-            if not path or len(path.encode()) > LONGEST_SOCKET_PATH:
-                raise InputError(f"{text!r} is no socket; write unix:PATH of at most {LONGEST_SOCKET_PATH} bytes")
-            return cls(path=path)
-        host, _, port = text.removeprefix("http://").rstrip("/").rpartition(":")
-        if not host.strip("[]") or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
-            raise InputError(f"{text!r} is no address; write unix:PATH, or HOST:PORT with a port up to 65535")
-        return cls(host=host.strip("[]"), port=int(port))
-
-    @property
-    def is_unix(self) -> bool:
-        """Whether it is a unix socket."""
-        return bool(self.path)
-
-    @property
-    def url(self) -> str:
-        """The start of every request's address."""
-        if self.path:
-            return "http://pool"
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
-
-    def __str__(self) -> str:
-        return f"unix:{self.path}" if self.path else self.url
+def pool_address(text: str = "") -> Listen:
+    """Where a pool is served: `unix:PATH` or `HOST:PORT`; nothing: the usual socket of this user."""
+    return Listen.parse(text or f"unix:{runtime_root() / 'pool.sock'}")
 
 
 class Hello(Record, frozen=True, forbid_unknown_fields=True):

@@ -18,10 +18,10 @@ from collections.abc import Iterator
 
 from deskroll.clocks import time_limit
 from deskroll.envs.interpreter import sandbox
-from deskroll.envs.interpreter.group import Group, make_group
 from deskroll.envs.interpreter.output import Output, Said
 from deskroll.envs.interpreter.sandbox import Limits
 from deskroll.errors import SetupError, plain
+from deskroll.host.control_group import ControlGroup
 from deskroll.host.sandboxed import Sandboxed
 
 START_TIMEOUT_S = 60.0
@@ -29,9 +29,16 @@ START_TIMEOUT_S = 60.0
 GRACE_S = 2.0
 """How long code may take to react to an interrupt."""
 _END_S = 10.0
+_OURS = 8
+"""Processes of bubblewrap and its start, which count too."""
 _TOKEN = 16
 _CHUNK = 65536
 """Also what a pipe holds: reading so much after an answer gets all that was written before it."""
+
+
+def make_group(limits: Limits) -> ControlGroup | None:
+    """The control group of a new interpreter; None where this process may make none."""
+    return ControlGroup.create_own("py", memory_mb=limits.memory_mb, processes=limits.processes + _OURS)
 
 
 class Outcome(enum.Enum):
@@ -58,7 +65,7 @@ class Process:
         self._eof = False
         self._garbled = False
         self._files: list[int] = []
-        self._group: Group | None = make_group(limits)
+        self._group = make_group(limits)
         try:
             self._start()
         except BaseException:
@@ -103,7 +110,7 @@ class Process:
         """Run a snippet; `said` gets what it prints and gives. After anything but done or interrupted, end it."""
         token = secrets.token_bytes(_TOKEN)
         body = token + bytes([last]) + source.encode(errors="replace")
-        with self._listening(said):
+        with self._listen(said):
             try:
                 async with time_limit(seconds):
                     with contextlib.suppress(ConnectionError):  # gone: its end says how
@@ -112,12 +119,12 @@ class Process:
                 if outcome is Outcome.INTERRUPTED:
                     outcome = Outcome.DONE  # nobody has interrupted it: the code itself raised that
             except TimeoutError:
-                outcome = await self._interrupted(token)
+                outcome = await self._interrupt(token)
             self._on_output(self._printed, said.printed)
             self._on_output(self._shown, said.shown)
         return outcome
 
-    async def _interrupted(self, token: bytes) -> Outcome:
+    async def _interrupt(self, token: bytes) -> Outcome:
         self._sandbox.interrupt()
         try:
             async with time_limit(GRACE_S):
@@ -149,7 +156,7 @@ class Process:
         return False
 
     @contextlib.contextmanager
-    def _listening(self, said: Said) -> Iterator[None]:
+    def _listen(self, said: Said) -> Iterator[None]:
         """Between calls nobody reads: code that goes on printing waits."""
         self._loop.add_reader(self._control.fileno(), self._on_control)
         self._loop.add_reader(self._printed, self._on_output, self._printed, said.printed)

@@ -91,9 +91,9 @@ def _in_usr() -> bool:
 
 @functools.cache
 def _folders() -> dict[str, str]:
-    """Folders of the host that are seen inside, and where, besides /usr."""
-    folders = {str(folder): f"{_SITE}/{folder.name}" for folder in numpy_folders()}
-    return folders if _in_usr() else {str(_prefix()): _PYTHON, **folders}
+    """Folders of the host that are seen inside, by where, besides /usr."""
+    folders = {f"{_SITE}/{folder.name}": str(folder) for folder in numpy_folders()}
+    return folders if _in_usr() else {_PYTHON: str(_prefix()), **folders}
 
 
 @functools.cache

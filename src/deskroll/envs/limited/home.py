@@ -7,7 +7,6 @@ patience given. Where bubblewrap can make no sandbox, the log says so once, and 
 
 from __future__ import annotations
 
-import array
 import asyncio
 import atexit
 import contextlib
@@ -27,6 +26,7 @@ from deskroll.errors import plain
 from deskroll.host import bubblewrap
 from deskroll.host.bubblewrap import Command
 from deskroll.host.sandboxed import Sandboxed
+from deskroll.host.sockets import send_with_files
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Server:
             raise
         try:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it is dead, which the first call sees
-                self._send(OUTER, self._sandbox.outer)
+                send_with_files(self._control, OUTER, [self._sandbox.outer])
         except BaseException:
             self.end()
             raise
@@ -82,14 +82,11 @@ class Server:
         ours.setblocking(False)
         try:
             with theirs:
-                self._send(message, theirs.fileno())
+                send_with_files(self._control, message, [theirs.fileno()])
         except BaseException:
             ours.close()
             raise
         return ours
-
-    def _send(self, message: bytes, file: int) -> None:
-        self._control.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file]))])
 
     async def answers(self, patience: float) -> bool:
         """Whether it gives a sign of life, or is known to be dead; it gives none while it imports."""
@@ -165,7 +162,7 @@ class _Home:
         return self._gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_IN_FLIGHT))
 
     async def call(self, ask: bytes, patience: float, *, confined: bool) -> tuple[socket.socket, Server]:
-        """WorkerHandle a call to the server, and return the socket to whoever will run it."""
+        """Hand a call to the server, and return the socket to whoever will run it."""
         server: Server | None = None
         try:
             async with time_limit(patience):

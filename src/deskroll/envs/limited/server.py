@@ -1,5 +1,8 @@
 """The server behind `limited`: one process, small and single-threaded, that forks one for each call.
 
+It shares with the zygote how forks are made (`host/forking.py`), and is none: it bounds how many run at once and what
+each may take, kills what is late or wanted no more with all that it started, and answers for it, inside a sandbox.
+
 Guarantees: at most as many forks at once as there are cores, in the order of asking; a fork whose time is up, or whose
 caller closed its end of the socket, is killed with all that it started; the server ends with its caller, and with the
 process that holds its sandbox, and all forks with it. Time that a fork waits for a core is not counted. A fork holds no
@@ -10,12 +13,10 @@ then adds how it ended, and closes it.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import ctypes
 import enum
 import errno
-import gc
 import importlib
 import math
 import os
@@ -34,7 +35,9 @@ import msgspec
 
 from deskroll.host import seccomp
 from deskroll.host.code_rules import rules_among_others
+from deskroll.host.forking import begin_fork, find_function, share_memory, wake_on_child
 from deskroll.host.keyring import leave_session_keyring
+from deskroll.host.sockets import receive_with_files
 from deskroll.types import Record
 
 TRAILER = struct.Struct("<Bid")
@@ -43,8 +46,7 @@ PING = b"?"
 """Asks for a sign of life, which is a byte on the socket that comes with it."""
 OUTER = b"!"
 """Comes with a pidfd: when that process ends, the server does."""
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
-_LONGEST_ASK = 65536
+_PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 4, 38
 
 
 class Ended(enum.IntEnum):
@@ -93,15 +95,11 @@ class _Server:
         self._most = len(os.sched_getaffinity(0))
         self._pid = os.getpid()
         self._poll = select.poll()
-        self._wake, self._waker = socket.socketpair()
+        self._wake = wake_on_child()
         self._imported: set[str] = set()
 
     def serve(self) -> None:
         """Run calls until the caller is gone, or what holds the sandbox."""
-        for each in (self._wake, self._waker):
-            each.setblocking(False)
-        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
         # The control socket alone does not tell: where the caller has forked, its forks may hold it, too.
         for fd in (*self._masters, self._control.fileno(), self._wake.fileno()):
             self._poll.register(fd, select.POLLIN)
@@ -127,13 +125,7 @@ class _Server:
         return None if until == math.inf else max(0.0, (until - time.monotonic()) * 1000 + 1)
 
     def _take(self) -> bool:
-        data, ancillary, _, _ = self._control.recvmsg(
-            _LONGEST_ASK, socket.CMSG_SPACE(array.array("i").itemsize), socket.MSG_CMSG_CLOEXEC
-        )
-        files = array.array("i")
-        for level, kind, payload in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                files.frombytes(payload[: len(payload) - len(payload) % files.itemsize])
+        data, files = receive_with_files(self._control)
         if not data:
             return False
         if not files:  # this process may open no more: the caller sees its socket closed
@@ -159,11 +151,11 @@ class _Server:
                 self._close(call, b"", 0, 0.0)
                 continue
             try:
-                function = self._found(call.ask)
+                function = self._find(call.ask)
                 pid = os.fork()
             except Exception as error:  # noqa: BLE001  (an import may fail in any way, and the caller shall read how)
                 call.ended = Ended.UNBEGUN
-                self._close(call, _told(error), 0, 0.0)
+                self._close(call, _error_body(error), 0, 0.0)
                 continue
             if pid == 0:
                 _run(call, function, self._pid)
@@ -173,23 +165,19 @@ class _Server:
             call.until = call.began + call.ask.seconds
             self._running[pid] = call
 
-    def _found(self, ask: Ask) -> Callable[[bytes], bytes]:
-        module, _, name = ask.function.partition(":")
-        for each in (*ask.preload, module):
+    def _find(self, ask: Ask) -> Callable[[bytes], bytes]:
+        for each in (*ask.preload, ask.function.partition(":")[0]):
             if each not in self._imported:
                 importlib.import_module(each)
                 self._imported.add(each)
-                # Moves what was imported out of the collector's sight: forks then share its pages.
-                gc.collect()
-                gc.freeze()
-        found: Callable[[bytes], bytes] = getattr(importlib.import_module(module), name)
-        return found
+                share_memory()
+        return find_function(ask.function)
 
     def _end_late_ones(self) -> None:
         now = time.monotonic()
         for call in self._running.values():
             if call.until <= now:
-                call.until = call.began + call.ask.seconds + _waited(call.pid)
+                call.until = call.began + call.ask.seconds + _seconds_waited(call.pid)
             if call.until <= now:
                 call.ended, call.until = Ended.TIME, math.inf
                 _kill(call.pid)
@@ -244,7 +232,7 @@ def _is_gone(link: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def _waited(pid: int) -> float:
+def _seconds_waited(pid: int) -> float:
     """Seconds that a process was ready to run and had no core; 0 where the kernel does not tell."""
     try:
         with open(f"/proc/{pid}/schedstat", "rb") as schedstat:  # noqa: PTH123  (as below)
@@ -253,7 +241,7 @@ def _waited(pid: int) -> float:
         return 0.0
 
 
-def _told(error: BaseException) -> bytes:
+def _error_body(error: BaseException) -> bytes:
     return b"E" + f"{type(error).__name__}: {str(error)[:2000]}".encode(errors="replace")
 
 
@@ -261,14 +249,10 @@ def _run(call: _Call, function: Callable[[bytes], bytes], server: int) -> NoRetu
     """In the fork: run the function; never returns."""
     try:
         os.setpgid(0, 0)
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != server:  # it died before that took effect: nothing would end this fork
-            os._exit(70)
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        begin_fork(server)
         _let_go(call.link.fileno())
         os.environ.clear()
-        said = _said(call, function)
+        said = _answer(call, function)
         call.link.setblocking(True)
         call.link.sendall(said)
         os._exit(0)
@@ -285,7 +269,7 @@ def _let_go(keep: int) -> None:
                 os.close(fd)
 
 
-def _said(call: _Call, function: Callable[[bytes], bytes]) -> bytes:
+def _answer(call: _Call, function: Callable[[bytes], bytes]) -> bytes:
     given = bytearray()
     while data := call.link.recv(2**18):
         given += data
@@ -296,7 +280,7 @@ def _said(call: _Call, function: Callable[[bytes], bytes]) -> bytes:
     except MemoryError:
         return b"M"
     except BaseException as error:  # noqa: BLE001  (whatever it raises is its caller's to read)
-        return b"M" if _for_memory(error) else _told(error)
+        return b"M" if _for_memory(error) else _error_body(error)
 
 
 def _for_memory(error: BaseException | None) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
 import math
 import random
 import socket
@@ -25,6 +24,7 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from deskroll.errors import InputError
+from deskroll.host.tokens import bears_token
 from deskroll.models.scripted.answers import answer, bad_arguments, error, turn_number, wrong_tool
 from deskroll.models.scripted.requests import ChatRequest, Refused, read_request
 from deskroll.models.scripted.script import FaultKind, Script, Turn
@@ -68,7 +68,7 @@ class ScriptedServer:
         self.requests: list[bytes] = []
         """The bodies of all requests for a completion, as they came; only with `keep_requests`."""
         self._host, self._port = host, port
-        self._authorization = f"Bearer {token}".encode() if token else None
+        self._token = token
         self._keep = keep_requests
         self._fingerprint = "scripted-" + hashlib.sha256(script.model_dump_json().encode()).hexdigest()[:10]
         self._random = random.Random(script.seed)  # noqa: S311  (it has to be the same every time)
@@ -115,8 +115,7 @@ class ScriptedServer:
         method, path = request.method, request.path
         if path == "/health" and method == "GET":
             return _json(b'{"status":"ok"}')
-        given = request.headers.get("Authorization", "").encode(errors="replace")
-        if self._authorization is not None and not hmac.compare_digest(given, self._authorization):
+        if self._token and not bears_token(request.headers.get("Authorization", ""), self._token):
             return _json(error("Incorrect API key provided", code="invalid_api_key"), 401)
         if path == "/v1/models" and method == "GET":
             return _json(b'{"object":"list","data":[{"id":"scripted","object":"model","owned_by":"deskroll"}]}')

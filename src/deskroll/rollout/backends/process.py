@@ -14,20 +14,22 @@ import os
 import re
 import sys
 import time
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection
 
 import msgspec
 
-from deskroll.errors import BackendLost, DeskrollError, WorkerLost, plain
+from deskroll.errors import BackendLost, BackgroundLost, DeskrollError, WorkerLost, plain
+from deskroll.host.supervise import Supervisor
+from deskroll.host.zygote import READY_S
 from deskroll.report.words import counted
 from deskroll.rollout.backends.base import WorkerVitals
-from deskroll.rollout.backends.nursery import READY_S, Nursery
 from deskroll.rollout.backends.wire import LOG_EVENT, Setup
 from deskroll.rollout.backends.worker_handle import WorkerHandle
-from deskroll.rollout.background import lost_part
+from deskroll.rollout.backends.zygote import WorkerZygote
 from deskroll.rollout.config import WorkerSettings
 from deskroll.rollout.orders import AttemptName, Order, WorkerSetup
 from deskroll.rollout.spec import Definition
+from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.types import Episode, EpisodeKey, Event, EventSink, guarded
 
 _log = logging.getLogger(__name__)
@@ -56,11 +58,11 @@ class ProcessBackend:
         self._setup = Setup(setup=msgspec.structs.replace(setup, share=self._workers), path=tuple(sys.path))
         self._definitions: dict[str, Definition] = {}
         self._sink = guarded(sink)
-        self._nursery = Nursery(keep)
+        self._zygote = WorkerZygote(keep)
         self._handles: list[WorkerHandle] = []
         self._changed = asyncio.Condition()
         self._isolation = asyncio.Semaphore(self._settings.isolated_workers)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Supervisor(self._hear_lost, so=RUN_STOPS)
         self._unwanted: dict[AttemptName, DeskrollError | None] = {}
         """Attempts that were stopped before they had a worker."""
         self._waiting: set[AttemptName] = set()
@@ -71,14 +73,14 @@ class ProcessBackend:
         self._closing = False
 
     async def __aenter__(self) -> ProcessBackend:
-        await self._nursery.__aenter__()
+        await self._zygote.__aenter__()
         try:
             for _ in range(self._workers):
                 await self._start_worker()
         except BaseException:
             await self.__aexit__()
             raise
-        self._spawn(self._look_after(), "what looks after the workers")
+        self._background.start("what looks after the workers", self._look_after())
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -86,10 +88,8 @@ class ProcessBackend:
         try:
             await asyncio.gather(*(handle.dismiss() for handle in self._handles))
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            await self._nursery.__aexit__()
+            await self._background.close()
+            await self._zygote.__aexit__()
 
     def define(self, definition: Definition) -> None:
         """Keep it for every worker that gets an order with its digest."""
@@ -168,24 +168,24 @@ class ProcessBackend:
                 await self._changed.wait()
 
     async def _start_worker(self, *, isolated: bool = False) -> WorkerHandle:
-        handle = await WorkerHandle.start(self._nursery, self._setup, isolated=isolated)
+        handle = await WorkerHandle.start(self._zygote, self._setup, isolated=isolated)
         self._handles.append(handle)
-        self._spawn(self._attend(handle), f"what listens to worker {handle.pid}")
+        self._background.start(f"what listens to worker {handle.pid}", self._attend(handle))
         return handle
 
     async def _attend(self, handle: WorkerHandle) -> None:
         """Listen to a worker until it is gone, and put another in its place."""
         started = time.monotonic()
         try:
-            await handle.listen(self._hear, self._nursery)
+            await handle.listen(self._hear, self._zygote)
         finally:
             self._handles.remove(handle)
         if handle.last_words and not self._closing:
             _log.warning("worker %d is gone; workers last printed:\n%s", handle.pid, handle.last_words)
         if self._closing or handle.isolated:
             return
-        if self._nursery.gone:
-            await self._give_up(BackendLost(self._nursery.gone))
+        if self._zygote.gone:
+            await self._give_up(BackendLost(self._zygote.gone))
             return
         if handle.broken is not None:
             await self._give_up(handle.broken)
@@ -233,7 +233,7 @@ class ProcessBackend:
         """Find workers that hang or eat memory."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            self._nursery.forget_words()
+            self._zygote.forget_words()
             for handle in self._handles:
                 if handle.rss_mb() > self._settings.worker_memory_mb:
                     handle.kill(
@@ -254,30 +254,20 @@ class ProcessBackend:
 
     async def _stacks(self, handles: list[WorkerHandle]) -> str:
         """What workers have printed since these were asked where they stand."""
-        before = self._nursery.printed()
+        before = self._zygote.printed()
         for handle in handles:
             handle.ask_stack()
         for _ in range(int(_STACK_S / _GLANCE_S)):
             await asyncio.sleep(_GLANCE_S)
-            if len(_HUNG_AT.findall(self._nursery.words_since(before))) >= len(handles):
+            if len(_HUNG_AT.findall(self._zygote.words_since(before))) >= len(handles):
                 break
         await asyncio.sleep(_GLANCE_S)  # for the rest of the last one
-        return self._nursery.words_since(before)
+        return self._zygote.words_since(before)
 
-    def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._hear_end)
-
-    def _hear_end(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if error is None or (self._closing and task.cancelled()):
-            return
-        lost = lost_part(task.get_name(), error)
+    def _hear_lost(self, lost: BackgroundLost) -> None:
         if self._closing:
             _log.warning("while workers were let go: %s", lost)
             return
-        self._spawn(self._give_up(lost), "what tells that there are no workers any more")
+        self._background.start("what tells that there are no workers any more", self._give_up(lost))
         for handle in self._handles:
             handle.lose(lost)

@@ -49,8 +49,8 @@ from deskroll.types import Event
 BEAT_S = 1.0
 
 
-def work(control: socket.socket) -> None:
-    """Run until the coordinator is gone or says that there is nothing more to do."""
+def work(_message: bytes, control: int) -> None:
+    """In a fork of the zygote: run until the coordinator is gone or says that there is nothing more to do."""
     faulthandler.enable(all_threads=True)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what to stop, and when, is the coordinator's decision
@@ -59,7 +59,7 @@ def work(control: socket.socket) -> None:
     # Episodes make little garbage that only the collector can find; looking for it less often saves a tenth of the CPU.
     gc.freeze()
     gc.set_threshold(10_000, 50, 50)
-    uvloop.run(_Worker().serve(control))
+    uvloop.run(_Worker().serve(socket.socket(fileno=control)))
 
 
 class _Events:

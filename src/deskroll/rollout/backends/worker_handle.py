@@ -14,8 +14,8 @@ import msgspec
 
 from deskroll.clocks import running_time, time_limit
 from deskroll.errors import BackendLost, ConfigError, DeskrollError, StoreError, WorkerLost, plain
+from deskroll.host.supervise import lost_work
 from deskroll.rollout.backends.base import WorkerVitals
-from deskroll.rollout.backends.nursery import Nursery
 from deskroll.rollout.backends.wire import (
     Beat,
     Broken,
@@ -35,9 +35,10 @@ from deskroll.rollout.backends.wire import (
     Unwritten,
     Upward,
 )
-from deskroll.rollout.background import lost_part
+from deskroll.rollout.backends.zygote import WorkerZygote
 from deskroll.rollout.orders import AttemptName, Order, Vitals
 from deskroll.rollout.spec import Definition
+from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.types import Episode, EpisodeKey, Event, Failure
 
 _END_S = 15.0
@@ -87,9 +88,9 @@ class WorkerHandle:
         self._heard_out = asyncio.Event()
 
     @classmethod
-    async def start(cls, nursery: Nursery, setup: Setup, *, isolated: bool = False) -> WorkerHandle:
+    async def start(cls, zygote: WorkerZygote, setup: Setup, *, isolated: bool = False) -> WorkerHandle:
         """Start a worker."""
-        pid, sock, end = await nursery.worker()
+        pid, sock, end = await zygote.worker()
         handle = cls(pid, await Channel.over(sock), end, isolated=isolated)
         handle._channel.send(setup)
         return handle
@@ -156,20 +157,20 @@ class WorkerHandle:
         """Whether that attempt is one of its own."""
         return (key, attempt) in self._pending
 
-    async def listen(self, emit: Callable[[Event], None], nursery: Nursery) -> None:
+    async def listen(self, emit: Callable[[Event], None], zygote: WorkerZygote) -> None:
         """Hear what it says until it is gone; then whatever it had not ended is lost."""
-        last_words = nursery.last_words
+        last_words = zygote.last_words
         try:
             async for message in self._channel.upward():
                 self._heard_at = running_time()
                 self._hear(message, emit)
             why = await self._why_it_ended(last_words)
-            self.lose(BackendLost(nursery.gone) if nursery.gone else WorkerLost(why))
+            self.lose(BackendLost(zygote.gone) if zygote.gone else WorkerLost(why))
         except msgspec.MsgspecError as error:
             self.kill(f"it said something that cannot be read: {error}")
             self.lose(WorkerLost(f"worker {self.pid} was killed: {self.killed_for}"))
         except BaseException as error:
-            self.lose(lost_part(f"what listens to worker {self.pid}", error))
+            self.lose(lost_work(f"what listens to worker {self.pid}", error, RUN_STOPS))
             raise
         finally:
             self._heard_out.set()
@@ -255,7 +256,7 @@ class WorkerHandle:
             await asyncio.wait([self._end], timeout=_BURIED_S)
 
     def _signal(self, number: signal.Signals) -> None:
-        if not self._end.done():  # it is not buried before the template tells, so the pid is its own
+        if not self._end.done():  # it is not buried before the zygote tells, so the pid is its own
             try:
                 os.kill(self.pid, number)
             except ProcessLookupError:

@@ -6,10 +6,11 @@ import importlib.util
 import platform
 from pathlib import Path
 
-from deskroll.desktops.notes import runtime_root
-from deskroll.desktops.providers.local import limits, network, packages, shims
+from deskroll.desktops.providers.local import network, packages, shims
 from deskroll.errors import DeskrollError, MissingDependency
 from deskroll.host import bubblewrap
+from deskroll.host.control_group import can_make_groups
+from deskroll.host.runtime_folder import runtime_root
 from deskroll.host.syscalls import MACHINES, numbers
 from deskroll.types import Record
 
@@ -115,7 +116,7 @@ def _check_network() -> Check:
 
 
 def _check_limits() -> Check:
-    if limits.control_groups_available():
+    if can_make_groups():
         return Check(name="memory limits", ok=True, found="a control group for each desktop", required=False)
     return Check(
         name="memory limits",

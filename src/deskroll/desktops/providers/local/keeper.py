@@ -25,14 +25,15 @@ import msgspec
 from deskroll.desktops.guest.marks import MARK, end_marked
 from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.desktops.providers.local import namespaces, network, places, sandbox
-from deskroll.desktops.providers.local.limits import ControlGroup, set_rlimits
-from deskroll.desktops.providers.local.memory import MemoryWatch
+from deskroll.desktops.providers.local.limits import set_rlimits
 from deskroll.desktops.providers.local.syscalls import RULES
 from deskroll.desktops.providers.local.watching import Watch
-from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request, encode_report
+from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request
 from deskroll.errors import BootError
 from deskroll.host import keyring, seccomp
-from deskroll.host.bubblewrap import SEALED, memory_file
+from deskroll.host.bubblewrap import Command
+from deskroll.host.control_group import ControlGroup
+from deskroll.host.memory_watch import MemoryWatch
 
 BOOT_TIMEOUT_S = 60.0
 
@@ -44,8 +45,10 @@ def import_guest() -> None:
     main.warm_up()
 
 
-def keep(request: Request, link_file: int, listen_file: int) -> int:
-    """Run one desktop from start to end; returns the exit code of this process."""
+def keep(message: bytes, link_file: int, listen_file: int) -> None:
+    """In a fork of the zygote: run one desktop, as the `Request` in the message says, from start to end."""
+    request = msgspec.json.decode(message, type=Request)
+    os.dup2(0, 1)  # nobody reads what a guest prints
     namespaces.set_process_name(f"desk-{request.id}")
     namespaces.adopt_orphans()
     os.setsid()
@@ -71,13 +74,12 @@ def keep(request: Request, link_file: int, listen_file: int) -> int:
     finally:
         shutil.rmtree(request.folder, ignore_errors=True)
         _report(link, last)
-    return 0
 
 
 def _report(link: socket.socket, report: Report) -> None:
     # The owner may be gone already; then there is nobody left to tell.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        link.send(encode_report(report))
+        link.send(msgspec.json.encode(report))
 
 
 def _await_guest(guest: int, link: socket.socket, deadline: float) -> dict[str, float]:
@@ -108,8 +110,9 @@ class _Sandboxed:
 
     def start(self, listen_file: int, link: socket.socket, deadline: float) -> int:
         """Make the sandbox and put the guest inside; returns the pipe on which the guest speaks."""
-        self.group = ControlGroup.create(self.request.id, self.request.spec)
-        self._plan = network.plan() if self.request.spec.network else None
+        spec = self.request.spec
+        self.group = ControlGroup.create(self.request.id, memory_mb=spec.memory_mb, processes=spec.processes)
+        self._plan = network.plan() if spec.network else None
         self._start_bwrap(link, deadline)
         if self._plan is not None:
             self._connect(self._plan, link, deadline)
@@ -118,16 +121,17 @@ class _Sandboxed:
     def _start_bwrap(self, link: socket.socket, deadline: float) -> None:
         stdin_read, self._lifeline = os.pipe()
         up_read, up_write = os.pipe()
-        info_read, info_write = os.pipe()
-        args, files = self._arguments(info_write)
+        name_server = self._plan.name_server if self._plan is not None else ""
+        command = sandbox.command(self.request.id, self.request.spec, self.request.shims, name_server)
         bwrap = os.fork()
         if bwrap == 0:
-            self._exec_bwrap(args, stdin_read, up_write, [info_write, *files])
-        for file in (stdin_read, up_write, info_write, *files):
+            self._exec_bwrap(command, stdin_read, up_write)
+        command.close()
+        for file in (stdin_read, up_write):
             os.close(file)
         # The program inside says that everything is mounted; bubblewrap tells the first process before that.
         up = _read_all(up_read, link, deadline, until=b"up\n")
-        info = _read_all(info_read, link, deadline)
+        info = _read_all(command.report, link, deadline)
         if not up.endswith(b"up\n"):
             raise BootError(
                 "bubblewrap cannot make a sandbox: "
@@ -143,34 +147,18 @@ class _Sandboxed:
         if not _read_some(self._way_out.ready, link, deadline):
             raise BootError(f"its network could not be set up: slirp4netns says: {self._way_out.said()}")
 
-    def _arguments(self, info: int) -> tuple[list[str], list[int]]:
-        args = [*sandbox.arguments(self.request.spec, Path(self.request.shims)), "--info-fd", str(info)]
-        files = [memory_file(sandbox.lifeline_program())]
-        args += ["--perms", "0111", "--file", str(files[0]), sandbox.LIFELINE]
-        name_server = self._plan.name_server if self._plan is not None else ""
-        for path, content in sandbox.etc_files(self.request.id, name_server).items():
-            files.append(memory_file(content.encode()))
-            args += ["--perms", "0444", "--file", str(files[-1]), path]
-        args += SEALED
-        if (filtered := seccomp.program(RULES)) is not None:
-            files.append(memory_file(filtered))
-            args += ["--seccomp", str(files[-1])]
-        # Not on the command line, which everything inside can read and which would tell paths of the host.
-        options = memory_file(b"\0".join(arg.encode() for arg in args) + b"\0")
-        return ["bwrap", "--args", str(options), "--", *sandbox.FIRST_PROCESS], [options, *files]
-
-    def _exec_bwrap(self, args: list[str], stdin: int, stdout: int, files: list[int]) -> None:
+    def _exec_bwrap(self, command: Command, stdin: int, stdout: int) -> None:
         try:
             if self.group is not None:
                 self.group.enter()
             os.dup2(stdin, 0)
             os.dup2(stdout, 1)
             os.dup2(stdout, 2)
-            for file in files:
+            for file in command.files:
                 os.set_inheritable(file, True)
             namespaces.become(self.request.uid)
             # An empty environment: what is given here can be read inside.
-            os.execve(shutil.which(args[0]) or args[0], args, {})  # noqa: S606
+            os.execve(command.words[0], command.words, {})  # noqa: S606
         except OSError as error:
             os.write(2, f"cannot run bwrap: {error}".encode())
         finally:

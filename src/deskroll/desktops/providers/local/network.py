@@ -24,8 +24,8 @@ import stat
 from pathlib import Path
 
 from deskroll.desktops.providers.local import namespaces, packages, routes, tap
-from deskroll.desktops.providers.local.limits import ControlGroup
 from deskroll.errors import MissingDependency, plain
+from deskroll.host.control_group import ControlGroup
 from deskroll.types import Record
 
 DEVICE = "tap0"

@@ -12,12 +12,13 @@ import os
 import signal
 
 from deskroll.desktops.guest.marks import end_all_marked
-from deskroll.desktops.notes import Notebook, process_start
-from deskroll.desktops.providers.local.limits import ControlGroup
+from deskroll.desktops.notes import NoteFolder
 from deskroll.desktops.providers.local.places import LocalNote
+from deskroll.host.control_group import ControlGroup
+from deskroll.host.owner import process_start
 
 
-def remove(notebook: Notebook[LocalNote], note: LocalNote) -> None:
+def remove(notebook: NoteFolder[LocalNote], note: LocalNote) -> None:
     """Remove all of it. The caller has made sure that nobody owns it."""
     for pid, start in ((note.keeper_pid, note.keeper_start), (note.sandbox_pid, note.sandbox_start)):
         if pid and process_start(pid) == start:

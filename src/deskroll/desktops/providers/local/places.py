@@ -14,8 +14,10 @@ import time
 from pathlib import Path
 
 from deskroll.desktops.base import DesktopSpec
-from deskroll.desktops.notes import LONGEST_SOCKET_PATH, Note, Notebook, Owner, renewed, runtime_root
+from deskroll.desktops.notes import Note, NoteFolder, renewed
 from deskroll.errors import BootError
+from deskroll.host.owner import Owner
+from deskroll.host.runtime_folder import LONGEST_SOCKET_PATH, runtime_root
 
 PROVIDER = "local"
 INSIDE = "inside"
@@ -35,9 +37,9 @@ class LocalNote(Note, frozen=True, kw_only=True):
     keeper_start: int = 0
 
 
-def notebook() -> Notebook[LocalNote]:
+def notebook() -> NoteFolder[LocalNote]:
     """The notes of this host, as local desktops write them."""
-    return Notebook(runtime_root(), LocalNote)
+    return NoteFolder(runtime_root(), LocalNote)
 
 
 def new_note(desktop_id: str, spec: DesktopSpec, isolation: str) -> LocalNote:

@@ -1,6 +1,6 @@
 """LocalProvider: embedded desktops on this machine.
 
-Owns one nursery process and the desktops that it started. Guarantees: `boot` returns a desktop that answers, or
+Owns one zygote and the desktops that it started. Guarantees: `boot` returns a desktop that answers, or
 raises `BootError` and leaves nothing; `stop`, leaving the `async with` block, and the death of this process (however
 sudden) each take the desktops away, with their processes, sockets and files.
 """
@@ -20,14 +20,17 @@ import msgspec
 
 from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Fence, Recycling, TellLost
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.desktops.notes import Note, Notebook, keep_renewing, process_start, runtime_root
+from deskroll.desktops.notes import RENEWAL, Note, NoteFolder, keep_renewing
 from deskroll.desktops.providers.local import network, orphan, places, shims
 from deskroll.desktops.providers.local.checks import require_modules
-from deskroll.desktops.providers.local.limits import ControlGroup
-from deskroll.desktops.providers.local.nursery_process import NurseryProcess
 from deskroll.desktops.providers.local.running import Running
-from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Request, send_request
+from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Request
 from deskroll.errors import BootError, DesktopError, DesktopLost, InputError, MissingDependency, ResetError
+from deskroll.host.control_group import ControlGroup
+from deskroll.host.owner import process_start
+from deskroll.host.runtime_folder import runtime_root
+from deskroll.host.supervise import Supervisor
+from deskroll.host.zygote import ZygoteHandle
 from deskroll.types import Event, EventSink, guarded
 
 BOOT_S = 90.0
@@ -41,6 +44,8 @@ _LEAST_MEMORY = 48 << 20
 _FIRST_UID = 0x6000_0000
 """Where root starts desktops, each gets a user of its own from here on: nobody else on the host has such a uid."""
 _NOBODY = 65534
+_ENV = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
+"""All that a zygote inherits: keys and tokens have no business near a desktop."""
 
 
 class LocalProvider:
@@ -61,10 +66,10 @@ class LocalProvider:
         )
         self._isolation = isolation
         self._sink = guarded(sink)
-        self._nursery: NurseryProcess | None = None
+        self._zygote: ZygoteHandle | None = None
         self._starting = asyncio.Lock()
         self._running: dict[str, Running] = {}
-        self._renewing: asyncio.Task[None] | None = None
+        self._background = Supervisor()
         self._tell_lost: TellLost | None = None
         self._closed = False
 
@@ -84,7 +89,7 @@ class LocalProvider:
 
     async def warm_up(self) -> None:
         """Start what the first boot would have to wait for. Optional."""
-        await self._ready_nursery()
+        await self._ready_zygote()
 
     def check_spec(self, spec: DesktopSpec) -> None:
         """Raise `InputError` for what local desktops cannot be, `MissingDependency` for what they cannot be here."""
@@ -100,15 +105,14 @@ class LocalProvider:
         """Start a desktop; returns when it can be used."""
         self.check_spec(spec)
         began = time.monotonic()
-        control = await self._ready_nursery()
+        zygote = await self._ready_zygote()
         desktop_id = desktop_id or f"local-{secrets.token_hex(4)}"
         note = places.new_note(desktop_id, spec, self._isolation)
         folder = places.make_desktop_folder(note)
         running = Running(desktop_id, folder, self._isolation)
         self._running[desktop_id] = running
         try:
-            self._request(control, running, spec, token)
-            booted = await asyncio.wait_for(running.booted(), BOOT_S)
+            booted = await asyncio.wait_for(self._start(zygote, running, spec, token), BOOT_S)
             running.watching = asyncio.create_task(self._watch(running))
             places.notebook().write(_with_pids(note, running, booted))
         except BaseException as error:
@@ -129,8 +133,7 @@ class LocalProvider:
             height=spec.height,
         )
 
-    def _request(self, control: socket.socket, running: Running, spec: DesktopSpec, token: str) -> None:
-        """Ask the nursery for a keeper."""
+    async def _start(self, zygote: ZygoteHandle, running: Running, spec: DesktopSpec, token: str) -> Booted:
         uid = _desktop_uid(running.id, self._isolation)
         if self._isolation == "none":
             inside = running.folder / places.INSIDE
@@ -146,11 +149,10 @@ class LocalProvider:
             uid=uid,
             token=token,
         )
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(places.socket_of(running.folder)))
-            listener.listen(128)
-            with running.keeper_end as theirs:
-                send_request(control, request, [theirs.fileno(), listener.fileno()])
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(places.socket_of(running.folder)))
+        listener.listen(128)
+        return await running.boot(zygote, request, listener)
 
     async def revert(self, desktop_id: str, spec: DesktopSpec) -> Address:
         """Local desktops are replaced, not reverted."""
@@ -221,40 +223,43 @@ class LocalProvider:
         self._sink.emit(Event(kind="desktop.stopped", subject=running.id))
 
     async def close(self) -> None:
-        """Stop every desktop, then the nursery."""
+        """Stop every desktop, then the zygote."""
         self._closed = True
         try:
             while self._running:
                 await asyncio.gather(*(self.stop(desktop_id) for desktop_id in list(self._running)))
         finally:
-            if self._renewing is not None:
-                self._renewing.cancel()
-                await asyncio.wait([self._renewing])
-            if self._nursery is not None:
-                nursery, self._nursery = self._nursery, None
-                await nursery.close()
+            await self._background.close()
+            if self._zygote is not None:
+                zygote, self._zygote = self._zygote, None
+                await zygote.__aexit__()
 
-    async def _ready_nursery(self) -> socket.socket:
-        """The control socket of the nursery, which is started on first use and again when it died."""
+    async def _ready_zygote(self) -> ZygoteHandle:
+        """The zygote, which is started on first use and again when it died."""
         async with self._starting:
             if self._closed:
                 raise BootError("the provider is closed: it boots no more desktops")
-            if self._nursery is not None and not self._nursery.alive:
-                await self._nursery.close()
-                self._nursery = None
-            if self._nursery is None:
+            if self._zygote is not None and not self._zygote.alive():
+                await self._zygote.__aexit__()
+                self._zygote = None
+            if self._zygote is None:
                 check_installed()
                 await asyncio.to_thread(shims.stage, runtime_root())
-                nursery = NurseryProcess()
-                try:
-                    await nursery.ready()
-                except BaseException:
-                    await asyncio.shield(nursery.close())
-                    raise
-                self._nursery = nursery
-            if self._renewing is None:
-                self._renewing = asyncio.create_task(keep_renewing(places.notebook(), self._running))
-            return self._nursery.control
+                self._zygote = await keeper_zygote().__aenter__()
+            self._background.keep(RENEWAL, lambda: keep_renewing(places.notebook(), self._running))
+            return self._zygote
+
+
+def keeper_zygote() -> ZygoteHandle:
+    """The zygote of keepers, which has imported all that a guest needs, and knows no keys; keepers outlive it."""
+    environment = {name: os.environ[name] for name in _ENV if name in os.environ}
+    # One BLAS thread: a process with threads must not fork, and nothing here multiplies matrices.
+    environment |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    keeper = "deskroll.desktops.providers.local.keeper"
+    return ZygoteHandle(
+        f"{keeper}:keep", forks="desktop", refused=BootError, gone=BootError, prepare=f"{keeper}:import_guest",
+        bound=False, environment=environment,
+    )  # fmt: skip
 
 
 def check_installed() -> None:
@@ -280,7 +285,7 @@ def _with_pids(note: places.LocalNote, running: Running, report: Booted) -> plac
     )
 
 
-def _claim(notebook: Notebook[places.LocalNote], note: Note) -> places.LocalNote | None:
+def _claim(notebook: NoteFolder[places.LocalNote], note: Note) -> places.LocalNote | None:
     current = notebook.read(note.id)
     return notebook.claim(current) if current is not None else None
 

@@ -15,10 +15,13 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from deskroll.desktops.guest.marks import end_all_marked
-from deskroll.desktops.providers.local.limits import ControlGroup
-from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Started, decode_report
+from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request
 from deskroll.errors import BootError, DeathCause
+from deskroll.host.control_group import ControlGroup
+from deskroll.host.zygote import ZygoteHandle
 
 STOP_S = 10.0
 """The longest wait for a keeper to clean up; then it is done from here."""
@@ -36,15 +39,19 @@ class Running:
         self.watching: asyncio.Task[None] | None = None
         self.ending: asyncio.Task[None] | None = None
         self.keeper_pid = 0
+        self._starting: asyncio.Task[None] | None = None
         self._pidfds: list[int] = []
 
-    async def booted(self) -> Booted:
-        """Wait until the keeper says that the desktop can be used; raises `BootError` with its reason otherwise."""
+    async def boot(self, zygote: ZygoteHandle, request: Request, listener: socket.socket) -> Booted:
+        """Start its keeper, and wait until that says that the desktop can be used; raises `BootError` otherwise.
+
+        The listener is closed as soon as the keeper has it.
+        """
+        self._starting = asyncio.create_task(self._start_keeper(zygote, request, listener))
+        # Shielded: whatever happens to the caller, it is known whom to end.
+        await asyncio.shield(self._starting)
         while True:
             match await _receive(self.link):
-                case Started(keeper_pid=pid):
-                    self.keeper_pid = pid
-                    self._hold(pid)
                 case Booted() as report:
                     self._hold(report.sandbox_pid)
                     return report
@@ -53,6 +60,12 @@ class Running:
                 case None:
                     raise BootError(f"desktop {self.id} did not boot: its keeper died")
 
+    async def _start_keeper(self, zygote: ZygoteHandle, request: Request, listener: socket.socket) -> None:
+        with self.keeper_end as theirs, listener:
+            keeper = await zygote.fork(msgspec.json.encode(request), [theirs.fileno(), listener.fileno()])
+        self.keeper_pid = keeper.pid
+        self._hold(keeper.pid)
+
     def _hold(self, pid: int) -> None:
         """Keep hold of a process; one that has ended already leaves nothing to end."""
         with contextlib.suppress(ProcessLookupError):
@@ -60,8 +73,11 @@ class Running:
 
     async def take_away(self) -> None:
         """Let go of the lifeline and wait for the keeper; where the keeper cannot, do its work. May be repeated."""
-        self.keeper_end.close()
         try:
+            if self._starting is not None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.gather(self._starting, return_exceptions=True), STOP_S)
+            self.keeper_end.close()
             with contextlib.suppress(OSError):
                 self.link.shutdown(socket.SHUT_WR)
             await asyncio.wait_for(self.watching or self.until_gone(_ignore), STOP_S)
@@ -76,8 +92,6 @@ class Running:
         last = Failed(message="its keeper died", cause=self._cause_of_a_dead_keeper)
         while (report := await _receive(self.link)) is not None:
             match report:
-                case Started(keeper_pid=pid) if not self._pidfds:
-                    self._hold(pid)
                 case Lost():
                     lost(report)
                 case Failed():
@@ -113,4 +127,5 @@ def _ignore(_part: Lost) -> None:
 
 async def _receive(link: socket.socket) -> Report | None:
     data = await asyncio.get_running_loop().sock_recv(link, 65536)
-    return decode_report(data) if data else None
+    report: Report | None = msgspec.json.decode(data, type=Report) if data else None
+    return report

@@ -1,9 +1,8 @@
-"""What the inside of a local desktop looks like: bubblewrap's arguments, and the few files of its own /etc.
+"""What the inside of a local desktop looks like, and the few files of its own /etc.
 
-Inside: its own user, pid, network, ipc, host name and control-group namespaces; /usr read-only; of /etc only what
-programs need to run, nothing that tells about the host's users; home, /tmp and /run fresh and bounded; a loopback of
-its own, and nothing else unless the spec asks for the network (`network.py`). Programs run as uid 1000, `user`, without
-any capability.
+As `host/bubblewrap.py` makes it. Inside: of /etc only what programs need to run, nothing that tells about the host's
+users; home, /tmp and /run fresh and bounded; a loopback of its own, and nothing else unless the spec asks for the
+network (`network.py`). Programs run as uid 1000, `user`, without any capability.
 """
 
 from __future__ import annotations
@@ -14,9 +13,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from deskroll.desktops.base import DesktopSpec
-from deskroll.host.bubblewrap import system_folders
+from deskroll.desktops.providers.local.syscalls import RULES
+from deskroll.host import bubblewrap
+from deskroll.host.bubblewrap import UID, Command, Inside
 
-USER, UID, HOME, HOST_NAME = "user", 1000, "/home/user", "desktop"
+USER, HOME, HOST_NAME = "user", "/home/user", "desktop"
 RUN = f"/run/user/{UID}"
 STATE = "/run/deskroll"
 SHIMS = "/opt/deskroll"
@@ -37,54 +38,42 @@ _ETC = (
     "OpenCL", "drirc", "glvnd", "vulkan", "firefox", "firefox-esr", "thunderbird", "code", "skel", "vim",
     "nanorc", "wgetrc", "protocols", "services", "debian_version", "os-release", "lsb-release", "issue",
 )  # fmt: skip
-_SMALL = str(16 * 1024 * 1024)
+_SMALL = 16 * 1024 * 1024
 _CACHES = ("/var/cache/fontconfig", "/var/lib/libreoffice", "/var/lib/xkb", "/var/lib/dpkg")
 
 
-def arguments(spec: DesktopSpec, shims: Path) -> list[str]:
-    """bubblewrap's arguments, without the program to run and without descriptors."""
-    disk = str(spec.disk_mb * 1024 * 1024)
-    args = ["--unshare-all", "--new-session", "--as-pid-1", "--die-with-parent"]
-    args += ["--uid", str(UID), "--gid", str(UID), "--hostname", HOST_NAME]
-    args += ["--proc", "/proc", "--dev", "/dev", *system_folders()]
-    # Nothing in /etc can be written but by root, which `sudo` makes of a program. A desktop has one user, who owns the
-    # files too: a program that changes their modes first is not stopped, nor needs it to be for anybody else's sake.
-    args += ["--perms", "0555", "--size", _SMALL, "--tmpfs", "/etc"]
-    for folder in sorted({f"/etc/{name}".rpartition("/")[0] for name in _ETC} - {"/etc"}):
-        args += ["--perms", "0555", "--dir", folder]
-    args += _read_only(f"/etc/{name}" for name in _ETC)
-    args += _read_only(_CACHES)
-    for path, perms, size in (
-        ("/tmp", "1777", disk),  # noqa: S108
-        ("/dev/shm", "1777", disk),  # noqa: S108
-        (HOME, "0755", disk),
-        ("/run", "0755", _SMALL),
-        (RUN, "0700", disk),
-        (STATE, "0700", disk),
-    ):
-        args += ["--perms", perms, "--size", size, "--tmpfs", path]
-    args += ["--ro-bind", str(shims), SHIMS, "--chdir", HOME]
-    return args
+def command(desktop_id: str, spec: DesktopSpec, shims: str, name_server: str) -> Command:
+    """The command that makes a desktop's sandbox, for a process that is the desktop's user already."""
+    disk = spec.disk_mb * 1024 * 1024
+    inside = Inside(
+        host_name=HOST_NAME,
+        folders={**_seen(f"/etc/{name}" for name in _ETC), **_seen(_CACHES), SHIMS: shims},
+        rooms={"/etc": _SMALL, "/tmp": disk, "/dev/shm": disk, HOME: disk, "/run": _SMALL, RUN: disk, STATE: disk},  # noqa: S108
+        work=HOME,
+        # Nothing in /etc can be written but by root, which `sudo` makes of a program. A desktop has one user, who owns
+        # the files too: a program that changes their modes first is not stopped, nor needs it to be for anybody else's
+        # sake.
+        modes={"/etc": "0555", "/tmp": "1777", "/dev/shm": "1777", HOME: "0755", "/run": "0755", LIFELINE: "0111"},  # noqa: S108
+        closed=sorted({f"/etc/{name}".rpartition("/")[0] for name in _ETC} - {"/etc"}),
+        files={LIFELINE: Path(shutil.which("cat") or "/bin/cat").read_bytes(), **_etc_files(desktop_id, name_server)},
+        etc=(),
+        processes=True,
+        terminals=True,
+        rules=RULES,
+    )
+    options = ["--as-pid-1", "--die-with-parent"]
+    return bubblewrap.command(inside, FIRST_PROCESS, options=options, launched=False, needed_by="a local desktop")
 
 
-def lifeline_program() -> bytes:
-    """What `LIFELINE` holds."""
-    return Path(shutil.which("cat") or "/bin/cat").read_bytes()
+def _seen(paths: Iterable[str]) -> dict[str, str]:
+    return {path: str(Path(path).resolve()) for path in paths if Path(path).exists()}
 
 
-def _read_only(paths: Iterable[str]) -> list[str]:
-    args = []
-    for path in paths:
-        if Path(path).exists():
-            args += ["--ro-bind", str(Path(path).resolve()), path]
-    return args
-
-
-def etc_files(desktop_id: str, name_server: str) -> dict[str, str]:
+def _etc_files(desktop_id: str, name_server: str) -> dict[str, bytes]:
     """The files of /etc that are the desktop's own; with `sudo`, and only so, its programs may change them."""
     resolver = {"/etc/resolv.conf": f"nameserver {name_server}\n"} if name_server else {}
     machine = hashlib.md5(desktop_id.encode(), usedforsecurity=False).hexdigest()
-    return {
+    texts = {
         "/etc/passwd": f"root:x:0:0:root:/root:/bin/bash\n{USER}:x:{UID}:{UID}:{USER}:{HOME}:/bin/bash\n"
         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
         "/etc/group": f"root:x:0:\n{USER}:x:{UID}:\nnogroup:x:65534:\n",
@@ -95,6 +84,7 @@ def etc_files(desktop_id: str, name_server: str) -> dict[str, str]:
         "/etc/machine-id": f"{machine}\n",
         **resolver,
     }
+    return {path: text.encode() for path, text in texts.items()}
 
 
 def environment(home: str, run: str, shims: str, spec: DesktopSpec) -> dict[str, str]:

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from deskroll.desktops.guest.session import CRASHES, Loss
-from deskroll.desktops.providers.local.memory import MemoryWatch
 from deskroll.desktops.providers.local.wire import Failed, Lost
 from deskroll.errors import DeathCause, plain
+from deskroll.host.memory_watch import MemoryWatch
 
 _LONGEST_WORD = 4096
 """Bytes that are read of what a guest says."""

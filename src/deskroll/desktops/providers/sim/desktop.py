@@ -7,6 +7,7 @@ goes on in the next (`pause` raises instead); what one generation left behind, t
 from __future__ import annotations
 
 import asyncio
+import enum
 from typing import NoReturn, Protocol
 
 from deskroll.desktops.base import DesktopSpec, Fence
@@ -15,8 +16,23 @@ from deskroll.desktops.notes import Note
 from deskroll.desktops.providers.sim.contents import Contents
 from deskroll.desktops.providers.sim.dice import Dice, Turn
 from deskroll.desktops.providers.sim.settings import SimSettings
-from deskroll.desktops.providers.sim.world import SimWorld, State
 from deskroll.errors import BootError, DeathCause, DesktopError, DesktopLost, ResetError
+
+
+class State(enum.StrEnum):
+    """What a simulated machine is at the moment."""
+
+    BOOTING = "booting"
+    READY = "ready"
+    RESETTING = "resetting"
+    WEDGED = "wedged"
+    """It runs, and answers nothing."""
+    BROKEN = "broken"
+    """It runs in no known state: a boot leaked it, or a reset or a stop did not finish."""
+    STOPPING = "stopping"
+    DEAD = "dead"
+    """It runs no more."""
+
 
 _ENDED = (State.DEAD, State.STOPPING, State.BROKEN)
 _BETWEEN = (State.BOOTING, State.RESETTING)
@@ -33,10 +49,32 @@ class Keeper(Protocol):
         """Hear that a machine died by itself."""
 
 
+class World(Protocol):
+    """Where a machine stands."""
+
+    resets: int
+    violations: list[str]
+
+    def number(self) -> int:
+        """The number of the next machine."""
+
+    def remove(self, desktop: SimDesktop) -> None:
+        """Take a machine away, if it is still there."""
+
+    def move(self, desktop: SimDesktop, state: State) -> None:
+        """Change the state of a machine."""
+
+    def grant(self, desktop: SimDesktop) -> None:
+        """Give a machine a token, unless it has one."""
+
+    def revoke(self, desktop: SimDesktop, *, gone: bool = False) -> None:
+        """Make a machine's token worthless; `gone`: because the machine is."""
+
+
 class SimDesktop:
     """One machine of a world."""
 
-    def __init__(self, world: SimWorld, keeper: Keeper, note: Note, spec: DesktopSpec, settings: SimSettings) -> None:
+    def __init__(self, world: World, keeper: Keeper, note: Note, spec: DesktopSpec, settings: SimSettings) -> None:
         self.id = note.id
         self.world = world
         self.keeper = keeper

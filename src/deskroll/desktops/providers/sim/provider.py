@@ -12,12 +12,13 @@ import time
 from collections.abc import Mapping
 
 from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Recycling, TellLost
-from deskroll.desktops.notes import Note, Owner, renewed
-from deskroll.desktops.providers.sim.desktop import SimDesktop
+from deskroll.desktops.notes import Note, renewed
+from deskroll.desktops.providers.sim.desktop import SimDesktop, State
 from deskroll.desktops.providers.sim.server import SimServer
 from deskroll.desktops.providers.sim.settings import SimSettings
-from deskroll.desktops.providers.sim.world import SimWorld, State
+from deskroll.desktops.providers.sim.world import SimWorld
 from deskroll.errors import BootError, DeathCause, DesktopLost, InputError, ResetError
+from deskroll.host.owner import Owner
 from deskroll.types import Event, EventSink, guarded
 
 _DEFAULTS = SimSettings()

@@ -17,8 +17,8 @@ from deskroll.desktops.guest.requests import LEASE_HEADER, BadRequest
 from deskroll.desktops.providers.sim.contents import MAX_FILE
 from deskroll.desktops.providers.sim.endpoints import ENDPOINTS, UPLOAD, as_json
 from deskroll.desktops.providers.sim.world import SimWorld
-from deskroll.desktops.scratch import scratch_folder
 from deskroll.errors import DeathCause, DesktopError, DesktopLost
+from deskroll.host.runtime_folder import make_scratch_folder
 
 _BACKLOG = 4096
 """Connections that may wait: beyond, a unix socket refuses at once, and thousands of holders can come together."""
@@ -44,7 +44,7 @@ class SimServer:
     async def __aenter__(self) -> SimServer:
         app = web.Application(client_max_size=MAX_FILE)
         app.router.add_route("*", "/{path:.*}", self._answer)
-        self._folder = scratch_folder("sim", "guest.sock")
+        self._folder = make_scratch_folder("sim", "guest.sock")
         # A client that gives up ends its request, as it would end with a real connection.
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
         try:

@@ -7,33 +7,14 @@ that whoever handed the desktops out did it right.
 
 from __future__ import annotations
 
-import enum
 import secrets
-from typing import TYPE_CHECKING
 
 from deskroll.desktops.notes import Note, renewed
+from deskroll.desktops.providers.sim.desktop import SimDesktop, State
 from deskroll.errors import DesktopLost
-
-if TYPE_CHECKING:
-    from deskroll.desktops.providers.sim.desktop import SimDesktop
 
 MAX_GONE = 10_000
 """Tokens of stopped desktops that are remembered, to tell a late holder that the desktop is gone."""
-
-
-class State(enum.StrEnum):
-    """What a simulated machine is at the moment."""
-
-    BOOTING = "booting"
-    READY = "ready"
-    RESETTING = "resetting"
-    WEDGED = "wedged"
-    """It runs, and answers nothing."""
-    BROKEN = "broken"
-    """It runs in no known state: a boot leaked it, or a reset or a stop did not finish."""
-    STOPPING = "stopping"
-    DEAD = "dead"
-    """It runs no more."""
 
 
 class SimWorld:

@@ -21,9 +21,9 @@ from typing import Any
 import msgspec
 
 from deskroll.clocks import time_limit
-from deskroll.desktops.scratch import scratch_folder
 from deskroll.envs.osworld.evaluate.upstream import sandbox
 from deskroll.errors import BootError, EvaluatorError, plain
+from deskroll.host.runtime_folder import make_scratch_folder
 from deskroll.host.sandboxed import Sandboxed
 from deskroll.types import Record
 
@@ -189,6 +189,6 @@ async def _talk_to(sandboxed: Sandboxed) -> _Talk:
 
 def _make_folder() -> Path:
     try:
-        return scratch_folder("evaluator", "relay/5000.sock")
+        return make_scratch_folder("evaluator", "relay/5000.sock")
     except BootError as error:
         raise EvaluatorError(f"OSWorld's evaluators need a place for sockets: {error}") from error

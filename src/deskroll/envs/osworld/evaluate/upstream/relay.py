@@ -13,10 +13,9 @@ A file that is too large to be judged is answered with 413 and words, whatever t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shutil
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import aiohttp
@@ -37,12 +36,12 @@ from deskroll.errors import (
     LeaseLost,
     plain,
 )
+from deskroll.host.relay import carry, serve_connections
 
 SERVER_PORT = 5000
 _FORWARDED = (9222, 8080)
 """Chromium's debugging, VLC."""
 _REQUEST_S = 130.0
-_CHUNK = 64 * 1024
 _SERVED = {
     "/accessibility", "/cursor_position", "/desktop_path", "/execute", "/file", "/list_directory", "/platform",
     "/run_python", "/screen_size", "/screenshot", "/setup/launch", "/terminal", "/wallpaper", "/window_size",
@@ -158,45 +157,8 @@ def _lay_out(folder: Path, files: Mapping[str, bytes]) -> None:
         path.chmod(0o644)
 
 
-@asynccontextmanager
-async def _forward(place: tuple[str, int], path: Path) -> AsyncIterator[None]:
-    connections: set[asyncio.Task[None]] = set()
+def _forward(place: tuple[str, int], path: Path) -> AbstractAsyncContextManager[asyncio.Server]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await carry((reader, writer), await asyncio.open_connection(*place))
 
-    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            connections.add(task)
-            task.add_done_callback(connections.discard)
-        with contextlib.suppress(asyncio.CancelledError, OSError):  # ended by leaving the block, or by either side
-            await _carry_both(place, reader, writer)
-
-    server = await asyncio.start_unix_server(accept, str(path))
-    try:
-        yield
-    finally:
-        server.close()
-        for task in list(connections):
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
-
-
-async def _carry_both(place: tuple[str, int], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        inner_reader, inner_writer = await asyncio.open_connection(*place)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_carry(reader, inner_writer))
-                tasks.create_task(_carry(inner_reader, writer))
-        except* OSError:
-            pass  # either side may hang up at any time
-        finally:
-            inner_writer.close()
-    finally:
-        writer.close()
-
-
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while chunk := await reader.read(_CHUNK):
-        writer.write(chunk)
-        await writer.drain()
-    writer.write_eof()
+    return serve_connections(serve, path=str(path))

@@ -23,9 +23,9 @@ _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 def command(environment: Path, relay: Path) -> Command:
     """The command that starts a worker; it talks over standard input and output."""
     base = Path(sys.base_prefix).resolve()
-    folders = {str(environment): _ENV, str(relay): RELAY, str(Path(__file__).parent): _PROGRAM}
+    folders = {_ENV: str(environment), RELAY: str(relay), _PROGRAM: str(Path(__file__).parent)}
     if not base.is_relative_to("/usr"):
-        folders[str(base)] = _PYTHON
+        folders[_PYTHON] = str(base)
     inside = Inside(
         host_name="evaluator",
         folders=folders,

@@ -16,20 +16,56 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from aiohttp import web
-
-from deskroll.desktops.service.wire import Listen
 from deskroll.errors import InputError
+from deskroll.host.home import expand_home
+from deskroll.host.runtime_folder import LONGEST_SOCKET_PATH
+from deskroll.types import Record
 
 _BACKLOG = 4096
 
 
+class Listen(Record, frozen=True):
+    """Where a service listens: a unix socket, or a TCP port."""
+
+    path: str = ""
+    host: str = ""
+    port: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Listen:
+        """Read `unix:PATH`, `HOST:PORT` or `http://HOST:PORT`."""
+        if text.startswith("unix:"):
+            path = expand_home(text.removeprefix("unix:"))
+            if not path or len(path.encode()) > LONGEST_SOCKET_PATH:
+                raise InputError(f"{text!r} is not a socket; write unix:PATH of at most {LONGEST_SOCKET_PATH} bytes")
+            return cls(path=path)
+        host, _, port = text.removeprefix("http://").rstrip("/").rpartition(":")
+        if not host.strip("[]") or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
+            raise InputError(f"{text!r} is not an address; write unix:PATH, or HOST:PORT with a port up to 65535")
+        return cls(host=host.strip("[]"), port=int(port))
+
+    @property
+    def is_unix(self) -> bool:
+        """Whether it is a unix socket."""
+        return bool(self.path)
+
+    @property
+    def url(self) -> str:
+        """The start of every request's address."""
+        if self.path:
+            return "http://localhost"
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.path else self.url
+
+
 @contextmanager
-def listening(listen: Listen) -> Iterator[socket.socket]:
-    """A listening socket, on a path (for this user alone) or a port."""
+def open_listener(listen: Listen, *, instead: str) -> Iterator[socket.socket]:
+    """A listening socket, on a path (for this user alone) or a port; `instead`: what to do where the path is taken."""
     try:
         if listen.is_unix:
-            with _on_path(Path(listen.path)) as listener:
+            with _open_on_path(Path(listen.path), instead) as listener:
                 yield listener
             return
         family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
@@ -41,10 +77,10 @@ def listening(listen: Listen) -> Iterator[socket.socket]:
 
 
 @contextmanager
-def _on_path(path: Path) -> Iterator[socket.socket]:
+def _open_on_path(path: Path, instead: str) -> Iterator[socket.socket]:
     with contextlib.ExitStack() as stack:
-        with _locked(path.parent):
-            _clear(path)
+        with _lock(path.parent):
+            _clear(path, instead)
             listener = stack.enter_context(socket.socket(socket.AF_UNIX))
             old = os.umask(0o177)
             try:
@@ -57,12 +93,12 @@ def _on_path(path: Path) -> Iterator[socket.socket]:
         try:
             yield listener
         finally:
-            with _locked(path.parent), contextlib.suppress(FileNotFoundError):
+            with _lock(path.parent), contextlib.suppress(FileNotFoundError):
                 if path.stat().st_ino == ours:
                     path.unlink()
 
 
-def _clear(path: Path) -> None:
+def _clear(path: Path, instead: str) -> None:
     """Make room for a socket, where nothing but a dead one is in the way."""
     if path.exists() and not path.is_socket():
         raise InputError(f"cannot serve on unix:{path}: there is something else at that path")
@@ -74,14 +110,11 @@ def _clear(path: Path) -> None:
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)  # left by a service that was killed
             return
-    raise InputError(
-        f"a pool is served on unix:{path} already: run on that one (--set pool=unix:{path}), stop it, or listen "
-        "somewhere else"
-    )
+    raise InputError(f"something is served on unix:{path} already: {instead}")
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     """One at a time: between bind and listen, a socket looks like a dead one."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -92,9 +125,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def watching_peer(request: web.Request, gone: Callable[[], None]) -> Iterator[None]:
+def watch_peer(connection: socket.socket | None, gone: Callable[[], None]) -> Iterator[None]:
     """Have `gone` called when the process at the other end of a unix socket dies, whoever else has its descriptor."""
-    pidfd = _peer_pidfd(request)
+    pidfd = _open_peer(connection)
     if pidfd is None:
         yield
         return
@@ -112,9 +145,8 @@ def watching_peer(request: web.Request, gone: Callable[[], None]) -> Iterator[No
         os.close(pidfd)
 
 
-def _peer_pidfd(request: web.Request) -> int | None:
+def _open_peer(peer: socket.socket | None) -> int | None:
     """The process that connected; None over TCP, and where it cannot be seen from here."""
-    peer = request.transport.get_extra_info("socket") if request.transport is not None else None
     if peer is None or peer.family != socket.AF_UNIX:
         return None
     pid, _, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
