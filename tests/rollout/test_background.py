@@ -23,6 +23,7 @@ from deskroll.rollout.demand import Demand
 from deskroll.rollout.desktops import Desktops
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.job import Job
+from deskroll.rollout.job_run import start_job
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.orders import AttemptName, Order
 from deskroll.rollout.run_budget import RunBudget
@@ -194,7 +195,7 @@ async def test_a_death_that_nobody_could_judge_is_no_evidence(runs: Runs) -> Non
     """The run ends before it is known whether other desktops died at the same time: in doubt nobody is blamed."""
     async with RunStore.create(f"{runs.folder}/run", info()) as store:
         engine = Engine(DyingAtOnce(), store, Limits(2))
-        run = engine.run(Job("eval", questions(2), EpisodeSpec()))
+        run = start_job(engine, Job("eval", questions(2), EpisodeSpec()))
         await until(lambda: [key.task for key, _ in engine.running] == ["task-1"], "the first one is judged")
         await run.cancel()
     (failed,) = Run.open(f"{runs.folder}/run").records(Failed)
@@ -212,7 +213,7 @@ class Waiting(Forever):
 async def test_the_end_of_a_run_does_not_wait_for_attempts_that_nobody_runs(runs: Runs) -> None:
     async with RunStore.create(f"{runs.folder}/run", info()) as store:
         engine = Engine(Waiting(), store, Limits(2))
-        run = engine.run(Job("eval", questions(2), EpisodeSpec()))
+        run = start_job(engine, Job("eval", questions(2), EpisodeSpec()))
         await until(lambda: len(engine.running) == 2, "both were ordered")
         await asyncio.wait_for(run.cancel(), 5.0)  # they were waited for, if it takes longer
 

@@ -12,6 +12,7 @@ from deskroll.errors import DeskrollError
 from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.job import Job
+from deskroll.rollout.job_run import start_job
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.orders import AttemptName, Order
 from deskroll.rollout.spec import Definition, EpisodeSpec
@@ -76,7 +77,7 @@ async def test_what_is_kept_of_an_outcome_does_not_grow_with_it(tmp_path: Path) 
         engine = Engine(backend, store, Limits(4))
         tracemalloc.start()
         try:
-            outcomes = await engine.run(Job("eval", questions(EPISODES), EpisodeSpec())).outcomes()
+            outcomes = await start_job(engine, Job("eval", questions(EPISODES), EpisodeSpec())).outcomes()
         finally:
             tracemalloc.stop()
     assert (backend.kept[EPISODES] - backend.kept[FEW]) / (EPISODES - FEW) < MOST

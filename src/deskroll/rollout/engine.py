@@ -12,27 +12,63 @@ import contextlib
 import itertools
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from deskroll.errors import ConfigError, DeskrollError, StoreError, WorkerLost
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.deaths import HEARD_S, Deaths
-from deskroll.rollout.job import Job
-from deskroll.rollout.job_run import JobRun
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.orders import AttemptName, Order
 from deskroll.rollout.retry import acquit, doubt, is_evidence
-from deskroll.rollout.spec import Definition
 from deskroll.rollout.tally import Tally
 from deskroll.store import RunStore
 from deskroll.store.journal import Failed, Started
-from deskroll.types import Episode, EpisodeKey, EventSink, Failure, Score, Stage, StopReason, Task, guarded
+from deskroll.types import Episode, EpisodeKey, EventSink, Failure, Record, Score, Stage, StopReason, guarded
 
 _ENDING_S = 10.0
 """How long an attempt may take to end when its job ends under it."""
-Prepare = Callable[[Job, Sequence[Task]], Awaitable[None]]
-"""Checks tasks of a job and makes ready what they need, before they are planned."""
+
+
+class JobStatus(Record, frozen=True, omit_defaults=False):
+    """How a job stands."""
+
+    name: str
+    group_size: int
+    priority: int
+    round: int
+    """The latest one."""
+    planned: int
+    """Episodes, as far as its tasks have come."""
+    done: int
+    """Episodes with an outcome, those of earlier starts included."""
+    in_flight: int
+    stopping: bool
+
+
+class RunningJob(Protocol):
+    """A job that runs."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it starts nothing more."""
+
+    @property
+    def ended_now(self) -> bool:
+        """Whether it was told to end what runs, too."""
+
+    def status(self) -> JobStatus:
+        """How it stands."""
+
+    def stop(self, *, now: bool = False) -> None:
+        """Start nothing more; `now`: end what runs, too."""
+
+    def fail(self, error: BaseException) -> None:
+        """End with this error."""
+
+    async def cancel(self) -> None:
+        """End, and wait until nothing of it runs."""
 
 
 class Engine:
@@ -54,7 +90,7 @@ class Engine:
         self.sink = guarded(sink)
         self.tally = Tally()
         self.deaths = Deaths()
-        self.jobs: dict[str, JobRun] = {}
+        self.jobs: dict[str, RunningJob] = {}
         """Those that run, by their names."""
         self.running: dict[AttemptName, float] = {}
         """Attempts that were handed to the backend, and when."""
@@ -69,23 +105,16 @@ class Engine:
         """Whether nothing new is started any more."""
         self._failure: DeskrollError | None = None
 
-    def run(self, job: Job, prepare: Prepare | None = None) -> JobRun:
-        """Start a job: it runs from now on, whether or not somebody looks at what comes of it.
-
-        Where the engine was told to stop, it ends at once, and nothing of it is planned.
-        """
+    def begin(self, name: str, job: RunningJob) -> bool:
+        """A job begins; False: the engine was told to stop, and nothing begins any more."""
         if self._failure is not None:
             raise self._failure
-        if job.name in self.jobs:
-            raise ConfigError(f"job {job.name!r} runs already; wait for its end, or give this one another name")
-        definition = Definition.of(job.spec, job.folder)
-        self.backend.define(definition)
-        self.limits.open(job.name)
-        run = JobRun(job, self, definition.digest, prepare or _prepare_nothing)
+        if name in self.jobs:
+            raise ConfigError(f"job {name!r} runs already; wait for its end, or give this one another name")
         if not self.stopping:
-            self.jobs[job.name] = run
-        run.start(skip=self.stopping)
-        return run
+            self.limits.open(name)
+            self.jobs[name] = job
+        return not self.stopping
 
     def stop(self, *, now: bool = False) -> None:
         """Start nothing more, of any job; `now`: end what runs, too."""
@@ -103,25 +132,32 @@ class Engine:
         """End whatever still runs."""
         await asyncio.gather(*(job.cancel() for job in list(self.jobs.values())))
 
-    async def dispatch(self, order: Order, *, wanted: Callable[[], bool]) -> Episode | None:
-        """Have one attempt run; None: it was given back. Where its job ends under it, it is stopped if still wanted."""
+    async def dispatch(self, order: Order, job: RunningJob) -> Episode | None:
+        """Have one attempt of a job run; None: it was given back, or the job was stopped before it began."""
         name = (order.key, order.attempt)
         self.store.write(Started(key=order.key, attempt=order.attempt, epoch=self.store.epoch, at=time.time()))
-        started = self.running[name] = time.time()
-        run = asyncio.ensure_future(self.backend.run(order))
+        started = time.time()
+
+        async def carry() -> Episode | None:
+            if job.stopping:
+                return None
+            self.running[name] = started  # in the same step in which the backend gets it: whoever stops it can
+            return await self.backend.run(order)
+
+        carried = asyncio.ensure_future(carry())
         try:
-            return await asyncio.shield(run)
+            return await asyncio.shield(carried)
         except WorkerLost as error:
             return _lost(order, error, started)
         except asyncio.CancelledError:
             if not being_cancelled():
                 raise
-            return await self._end_under_way(order, run, wanted=wanted())
+            return await self._end_under_way(order, carried, wanted=not job.ended_now)
         finally:
-            if not run.done():
-                run.cancel()
-                await asyncio.wait((run,))
-            del self.running[name]
+            if not carried.done():
+                carried.cancel()
+                await asyncio.wait((carried,))
+            self.running.pop(name, None)
 
     async def _end_under_way(
         self, order: Order, run: asyncio.Future[Episode | None], *, wanted: bool
@@ -148,10 +184,6 @@ class Engine:
                     self.store.write(Failed(episode=known, epoch=self.store.epoch))
                 raise
         return acquit(episode, self.deaths.beside(episode.desktop))
-
-
-async def _prepare_nothing(job: Job, tasks: Sequence[Task]) -> None:
-    pass
 
 
 def _lost(order: Order, error: WorkerLost, started: float) -> Episode:

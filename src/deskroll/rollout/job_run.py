@@ -11,8 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from deskroll.errors import (
     BackendLost,
@@ -27,42 +26,46 @@ from deskroll.errors import (
 )
 from deskroll.models.base import ModelForbidden
 from deskroll.rollout.cancelled import being_cancelled
+from deskroll.rollout.engine import Engine, JobStatus
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.limits import GroupPermit, Ticket
 from deskroll.rollout.orders import AttemptName, Order
 from deskroll.rollout.plan import Group, make_plan
 from deskroll.rollout.retry import Verdict, judge
+from deskroll.rollout.spec import Definition
 from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed
 from deskroll.store.names import name_of
-from deskroll.types import Episode, EpisodeKey, Event, Record
-
-if TYPE_CHECKING:
-    from deskroll.rollout.engine import Engine, Prepare
+from deskroll.types import Episode, EpisodeKey, Event, Task
 
 _log = logging.getLogger(__name__)
 _NO_MODEL = 20
 """So many attempts in a row (or twice what is in flight) must fail by the model's server for the job to stop."""
 
 
-class JobStatus(Record, frozen=True, omit_defaults=False):
-    """How a job stands."""
+Prepare = Callable[[Job, Sequence[Task]], Awaitable[None]]
+"""Checks tasks of a job and makes ready what they need, before they are planned."""
 
-    name: str
-    group_size: int
-    priority: int
-    round: int
-    """The latest one."""
-    planned: int
-    """Episodes, as far as its tasks have come."""
-    done: int
-    """Episodes with an outcome, those of earlier starts included."""
-    in_flight: int
-    stopping: bool
+
+async def prepare_nothing(job: Job, tasks: Sequence[Task]) -> None:
+    """For tasks that are ready."""
+
+
+def start_job(engine: Engine, job: Job, prepare: Prepare = prepare_nothing) -> JobRun:
+    """Start a job: it runs from now on, whether or not somebody looks at what comes of it.
+
+    Where the engine was told to stop, it ends at once, and nothing of it is planned.
+    """
+    definition = Definition.of(job.spec, job.folder)
+    run = JobRun(job, engine, definition.digest, prepare)
+    begins = engine.begin(job.name, run)
+    engine.backend.define(definition)
+    run.start(skip=not begins)
+    return run
 
 
 class JobRun:
-    """Made by `Engine.run`. `async for group in run` yields each group when it has finished; leaving it cancels."""
+    """Made by `start_job`. `async for group in run` yields each group when it has finished; leaving it cancels."""
 
     def __init__(self, job: Job, engine: Engine, digest: str, prepare: Prepare) -> None:
         self.job = job
@@ -83,7 +86,7 @@ class JobRun:
         self._stopping = asyncio.Event()
         self._finishing: asyncio.Future[int] | None = None
         """How many attempts had begun when it was told to stop."""
-        self._ended_now = False
+        self.ended_now = False
         """Whether it was told to end what runs, too."""
         self._error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
@@ -146,7 +149,7 @@ class JobRun:
         if self._finishing is None:
             self._finishing = self._engine.backend.give_back(set(self._running))
         if now:
-            self._ended_now = True
+            self.ended_now = True
             for key, attempt in list(self._running):
                 self._engine.backend.stop(key, attempt, None)
 
@@ -365,7 +368,7 @@ class JobRun:
             )  # fmt: skip
             self._running.add((key, attempt))
             try:
-                return await self._engine.dispatch(order, wanted=lambda: not self._ended_now)
+                return await self._engine.dispatch(order, self)
             finally:
                 self._running.discard((key, attempt))
         finally:

@@ -27,10 +27,10 @@ from deskroll.rollout.config import Resources
 from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.desktop_journal import DesktopJournal
 from deskroll.rollout.desktops import Desktops
-from deskroll.rollout.engine import Engine, Prepare
+from deskroll.rollout.engine import Engine
 from deskroll.rollout.folder import open_store
 from deskroll.rollout.job import Job
-from deskroll.rollout.job_run import JobRun
+from deskroll.rollout.job_run import JobRun, Prepare, prepare_nothing, start_job
 from deskroll.rollout.leftovers import leaving_nothing
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.orders import WorkerSetup
@@ -112,11 +112,11 @@ class Runtime:
         """Start a job: `async for group in runtime.run(job)` yields its groups as they finish."""
         return self.run_prepared(job, self._prepare)
 
-    def run_prepared(self, job: Job, prepare: Prepare | None = None) -> JobRun:
+    def run_prepared(self, job: Job, prepare: Prepare = prepare_nothing) -> JobRun:
         """Start a job whose tasks were checked and made ready, or are by `prepare`."""
         self._watchdog.expect(job.name, job.spec)
         self._group_size = job.group_size
-        return self.engine.run(job, prepare)
+        return start_job(self.engine, job, prepare)
 
     def stop(self, now: bool = False) -> None:
         """Start nothing more, of any job, and give back what has not begun; `now`: end what runs, too."""

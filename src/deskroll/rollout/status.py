@@ -11,7 +11,7 @@ from deskroll.desktops.pool.meter import NOTHING_LIMITS
 from deskroll.models.base import EndpointLoad
 from deskroll.report.words import counted
 from deskroll.rollout.backends import WorkerVitals
-from deskroll.rollout.job_run import JobStatus
+from deskroll.rollout.engine import JobStatus
 from deskroll.rollout.orders import Activity
 from deskroll.rollout.tally import Standing
 from deskroll.store.names import name_of
