@@ -21,11 +21,11 @@ from deskroll.errors import (
     ConfigError,
     DeskrollError,
     FailureClass,
+    FailureKind,
     ModelError,
     StoreError,
     WorkerLost,
 )
-from deskroll.models.base import ModelForbidden
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.deaths import HEARD_S, Deaths
@@ -231,7 +231,7 @@ class Engine:
             self._no_model = 0
             return
         self._no_model += 1
-        forbidden = failure.kind == ModelForbidden.__name__
+        forbidden = failure.kind is FailureKind.MODEL_FORBIDDEN
         if forbidden or self._no_model > max(_NO_MODEL, 2 * self.limits.episodes.most):
             self._store.write(Failed(episode=episode, epoch=self._store.epoch))
             self.stop()  # whoever has just got this one's permit asks for nothing any more
