@@ -165,7 +165,7 @@ FLAGS = [
     flags("--resume with a config", "--resume results --config c.yaml", "change single ones with --set"),
     flags("env", "--env maths", "there is no env 'maths'; did you mean math?"),
     flags("env by a path to no module", "--env nope.mod:Env", "there is no module 'nope'", "PYTHONPATH"),
-    flags("env that is none", "--env deskroll.envs.math:evaluate", "is no environment: it has no Settings",
+    flags("env that is none", "--env deskroll.envs.math:evaluate", "is no env: it is not made from deskroll.envs.Env",
           ", no desktop_spec", "docs/environments.md"),
     flags("agent", "--agent chta", "there is no agent 'chta'; did you mean chat?"),
     flags("agent that is none", "--agent deskroll.envs.math:MathEnv", "is no agent: it has no act; docs/agents.md"),

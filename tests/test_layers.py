@@ -24,6 +24,7 @@ ROWS: Sequence[set[str]] = (
     {"importing"},
     {"registry"},
     {"config"},
+    {"plugins"},
     {"host"},
     {"models"},
     {"tasks", "desktops", "scoring", "store", "suites"},

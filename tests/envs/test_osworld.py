@@ -168,10 +168,10 @@ async def test_calls_are_actions(desktop: GuestDesktop) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("", "computer: the arguments are no JSON"),
-        ("{", "computer: the arguments are no JSON"),
-        ("[" * 100_000, "computer: the arguments are no JSON"),
-        ("[]", r"the arguments are no object"),
+        ("", "computer: the arguments are not valid JSON"),
+        ("{", "computer: the arguments are not valid JSON"),
+        ("[" * 100_000, "computer: the arguments are not valid JSON"),
+        ("[]", r"the arguments are not an object"),
         ("{}", "lacks action_type"),
         ({"action_type": "FLY"}, "action_type"),
         ({"action_type": "CLICK", "parameters": {"xx": 320, "y": 0}}, "did you mean x"),

@@ -28,7 +28,7 @@ from pydantic import ConfigDict, Field
 from deskroll.actions import Action, Done, Fail, Wait, computer13, pyautogui_code
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Picture, Size
-from deskroll.agents.base import AgentContext, ModelProtocol
+from deskroll.agents.base import NO_MODEL, Agent, AgentContext
 from deskroll.agents.image import image_size
 from deskroll.config import Settings
 from deskroll.errors import ActionError, AgentError, InputError, plain
@@ -52,11 +52,11 @@ class AdapterSettings(Settings):
     """How often in a row a prediction that holds no usable action is made again."""
 
 
-class AdapterAgent:
+class AdapterAgent(Agent):
     """One attempt of somebody else's agent."""
 
     Settings: ClassVar[type[AdapterSettings]] = AdapterSettings
-    protocol: ClassVar[ModelProtocol] = "none"
+    protocol: ClassVar[str] = NO_MODEL
     reads_tree: ClassVar[bool] = True
     code_options: ClassVar[tuple[str, ...]] = ("class", "target")
 

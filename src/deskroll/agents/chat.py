@@ -17,7 +17,7 @@ from pydantic import Field
 
 from deskroll.actions import Action, Answer
 from deskroll.actions.noting import noting
-from deskroll.agents.base import AgentContext
+from deskroll.agents.base import Agent, AgentContext
 from deskroll.agents.conversation import Conversation
 from deskroll.config import Settings
 from deskroll.errors import ActionError, plain
@@ -47,7 +47,7 @@ class ChatSettings(Settings):
     """The most tokens (of four characters) of an accessibility tree, a terminal or a result."""
 
 
-class ChatAgent:
+class ChatAgent(Agent):
     """One attempt's conversation with a model."""
 
     Settings: ClassVar[type[ChatSettings]] = ChatSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from deskroll.actions import Done
-from deskroll.agents.base import AgentContext, ModelProtocol
+from deskroll.agents.base import NO_MODEL, Agent, AgentContext
 from deskroll.config import Settings
 from deskroll.types import Decision, Observation
 
@@ -14,11 +14,11 @@ class NoopSettings(Settings):
     """Nothing to choose."""
 
 
-class NoopAgent:
+class NoopAgent(Agent):
     """Does nothing."""
 
     Settings: ClassVar[type[NoopSettings]] = NoopSettings
-    protocol: ClassVar[ModelProtocol] = "none"
+    protocol: ClassVar[str] = NO_MODEL
 
     def __init__(self, context: AgentContext, settings: NoopSettings) -> None:
         pass

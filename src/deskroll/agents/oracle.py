@@ -26,7 +26,7 @@ from deskroll.actions import Action, Answer, Done, Wait
 from deskroll.actions.computer13 import decode
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Picture, Size
-from deskroll.agents.base import AgentContext, ModelProtocol
+from deskroll.agents.base import NO_MODEL, Agent, AgentContext
 from deskroll.agents.image import image_size
 from deskroll.agents.targets import Target
 from deskroll.config import Settings
@@ -65,11 +65,11 @@ class Turn(Record, frozen=True, forbid_unknown_fields=True):
         return [each for each in wanted if each is not None]
 
 
-class OracleAgent:
+class OracleAgent(Agent):
     """Knows what to do."""
 
     Settings: ClassVar[type[OracleSettings]] = OracleSettings
-    protocol: ClassVar[ModelProtocol] = "none"
+    protocol: ClassVar[str] = NO_MODEL
 
     def __init__(self, context: AgentContext, settings: OracleSettings) -> None:
         if context.task is None:

@@ -24,7 +24,7 @@ from deskroll.actions import (
     Scroll,
     Typing,
 )
-from deskroll.agents.base import AgentContext, ModelProtocol
+from deskroll.agents.base import NO_MODEL, Agent, AgentContext
 from deskroll.config import Settings
 from deskroll.types import Decision, Observation
 
@@ -41,11 +41,11 @@ class RandomSettings(Settings):
     """How many actions it performs, one a turn, before it says that it is done."""
 
 
-class RandomAgent:
+class RandomAgent(Agent):
     """Acts without looking."""
 
     Settings: ClassVar[type[RandomSettings]] = RandomSettings
-    protocol: ClassVar[ModelProtocol] = "none"
+    protocol: ClassVar[str] = NO_MODEL
 
     def __init__(self, context: AgentContext, settings: RandomSettings) -> None:
         self._screen = context.require_screen("random")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from deskroll.agents.base import AgentContext, ModelProtocol
+from deskroll.agents.base import NO_MODEL, Agent, AgentContext
 from deskroll.config import Settings
 from deskroll.errors import AgentError
 from deskroll.store import AttemptReader, Storage
@@ -24,11 +24,11 @@ class ReplaySettings(Settings):
     """Its own folder, relative to the run's."""
 
 
-class ReplayAgent:
+class ReplayAgent(Agent):
     """Repeats."""
 
     Settings: ClassVar[type[ReplaySettings]] = ReplaySettings
-    protocol: ClassVar[ModelProtocol] = "none"
+    protocol: ClassVar[str] = NO_MODEL
 
     def __init__(self, context: AgentContext, settings: ReplaySettings) -> None:
         if not settings.attempt:

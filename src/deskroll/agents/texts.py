@@ -20,7 +20,7 @@ from pydantic import Field
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Size
 from deskroll.actions.reading import Reading
-from deskroll.agents.base import AgentContext
+from deskroll.agents.base import Agent, AgentContext
 from deskroll.agents.conversation import Conversation
 from deskroll.agents.image import image_size
 from deskroll.config import Settings
@@ -43,7 +43,7 @@ class TextSettings(Settings):
     """The most tokens (of four characters) of an accessibility tree, where one is shown."""
 
 
-class TextAgent:
+class TextAgent(Agent):
     """One attempt's conversation with a model."""
 
     name: ClassVar[str] = "text"

@@ -9,13 +9,12 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 import msgspec
 from rich.console import Console
 
-from deskroll.agents import agent_kind, dialect_of, model_protocol
+from deskroll.agents import NO_MODEL, agent_kind, agents_model
 from deskroll.cli import program
 from deskroll.cli.console import stderr
 from deskroll.cli.interrupts import Interrupts
@@ -23,17 +22,14 @@ from deskroll.cli.log_lines import LogLines
 from deskroll.cli.run_view import Progress
 from deskroll.errors import ConfigError, DeskrollError, InputError, ModelError, NoDesktop, StoreError
 from deskroll.models.base import ModelRefused
-from deskroll.models.client import ModelClient
-from deskroll.models.dialect import Dialect
 from deskroll.models.listed import is_listed, unlisted
-from deskroll.models.openai import OpenAIChat
-from deskroll.models.scripted import Script, ScriptedServer
+from deskroll.models.plugin import ModelPlugin, model_kind
 from deskroll.models.settings import ModelSettings
 from deskroll.report import terminal
 from deskroll.report.results import Results
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.loading import SCRIPTED, unjudged
+from deskroll.rollout.loading import unjudged
 from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files
 from deskroll.rollout.session import Session
 from deskroll.store import Run
@@ -119,62 +115,36 @@ def _refuse_live(root: str) -> None:
 
 @asynccontextmanager
 async def with_model(config: RunConfig) -> AsyncIterator[RunConfig]:
-    """The settings with models that answer: checked, or served here where they are scripts."""
+    """The settings with models that answer: served where that is needed, and checked."""
     limited = next((name for name in ("max_cost_usd", "run_cost_usd") if getattr(config.limits, name) is not None), "")
     async with AsyncExitStack() as stack:
         served = {}
-        if model_protocol(kind := agent_kind(config.agent)) != "none":
-            served["model"] = await stack.enter_async_context(
-                _answering(config.model, "model", dialect_of(kind), limited=limited)
-            )
+        if (agent := agent_kind(config.agent)).protocol != NO_MODEL:
+            kind = agents_model(agent, config.model)
+            served["model"] = await stack.enter_async_context(kind.serve(config.model, "model"))
+            await _check_model(served["model"], "model", kind, limited=limited)
         if config.judge is not None and config.evaluate:
-            served["judge"] = await stack.enter_async_context(
-                _answering(config.judge, "judge", OpenAIChat, limited=limited)
-            )
+            kind = model_kind(config.judge, name="judge")
+            served["judge"] = await stack.enter_async_context(kind.serve(config.judge, "judge"))
+            await _check_model(served["judge"], "judge", kind, limited=limited)
         yield config.model_copy(update=served)
 
 
-@asynccontextmanager
-async def _answering(
-    model: ModelSettings, name: str, dialect: type[Dialect], *, limited: str
-) -> AsyncIterator[ModelSettings]:
-    """One model; `limited` names the limit for which its price must be known."""
-    if not model.name.startswith(SCRIPTED):
-        await _check_model(model, name, dialect, limited=limited)
-        yield model
-        return
-    if dialect is not OpenAIChat:
-        raise ConfigError(
-            f"{name}.name is {model.name!r}: a script speaks OpenAI's protocol, and this agent another one"
-        )
-    path = Path(model.name.removeprefix(SCRIPTED))
-    if not path.is_file():
-        raise ConfigError(f"{name}.name is {model.name!r}, and {str(path)!r} is no file; write scripted:FILE")
-    script = Script.load(path)
-    if limited and model.price is None:
-        raise ConfigError(f"limits.{limited} is set, and nobody knows the price of a script: set {name}.price, too")
-    async with ScriptedServer(script) as server:
-        yield model.model_copy(update={"base_url": server.url})
-
-
-async def _check_model(model: ModelSettings, name: str, dialect: type[Dialect], *, limited: str) -> None:
-    """Find out before any desktop is started that a model cannot be asked."""
+async def _check_model(model: ModelSettings, name: str, kind: type[ModelPlugin], *, limited: str) -> None:
+    """Find out before any desktop is started that a model cannot be asked; `limited`: a limit that needs its price."""
     settings = model.model_copy(update={"timeout": _CHECK_S, "retries": 1})
-    async with ModelClient(settings, dialect) as client:
+    async with kind(settings) as client:
         try:
             listed = await client.check()
             if listed and not is_listed(model.name, listed):
-                _tell(stderr(), f"{name}: {unlisted(model.name, client.address.shown, listed)}")
+                _tell(stderr(), f"{name}: {unlisted(model.name, client.shown, listed)}")
             if limited and not client.knows_price:
                 unknown = f"the price of {model.name} is not known"
                 raise ConfigError(f"limits.{limited} is set, and {unknown}: set {name}.price, too")
         except ModelRefused as error:
             raise ConfigError(f"{name}: {error}") from None
         except ModelError as error:
-            raise ConfigError(
-                f"{name}: {error}; set {dialect.vendor.url_variable} (or {name}.base_url) and "
-                f"{dialect.vendor.key_variable}, or name a script: scripted:FILE"
-            ) from None
+            raise ConfigError(f"{name}: {error}; {kind.how_to_reach(name)}, or name a script: scripted:FILE") from None
 
 
 def _tell_end(console: Console, results: Results, folder: str, more: str, *, as_json: bool) -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
 from deskroll.config import Settings
+from deskroll.errors import InputError
 from deskroll.host.home import expand_home
 from deskroll.models.settings import ModelSettings
+from deskroll.registry import Registry
 from deskroll.rollout.redaction import is_masked
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FREE = frozenset({
     "num_rollouts", "max_concurrent_rollouts", "reserved", "num_vms", "min_vms", "pool", "pool_wait",
-    "resource_timeout", "retries", "backend", "workers", "worker_memory_mb", "hang_after", "watchdog", "metrics",
-    "output_dir", "run_id", "tasks", "tasks_root", "only", "limit",
+    "resource_timeout", "retries", "backend", "backend_options", "workers", "worker_memory_mb", "hang_after",
+    "watchdog", "metrics", "output_dir", "run_id", "tasks", "tasks_root", "only", "limit",
 })  # fmt: skip
 """Settings that decide how fast a run is and not what comes out of it, and those that say which tasks there are: a
 resume may change them. It compares the tasks themselves."""
@@ -145,8 +147,10 @@ class RunConfig(Settings):
     limits: LimitSettings = LimitSettings()
     retries: RetrySettings = RetrySettings()
     watchdog: WatchdogSettings = WatchdogSettings()
-    backend: Literal["process", "inline"] = "process"
-    """Where episodes run: worker processes, or this one (for debugging)."""
+    backend: str = "process"
+    """Where episodes run: worker processes (`process`), this one (`inline`, for debugging), or a plug-in's."""
+    backend_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the backend, where it has such."""
     workers: int | None = Field(default=None, ge=1, le=1024)
     """How many worker processes; none: one a core."""
     worker_memory_mb: float = Field(default=4096.0, ge=64)
@@ -161,6 +165,15 @@ class RunConfig(Settings):
     def _check_run_id(cls, value: str) -> str:
         if value and not _RUN_ID.fullmatch(value):
             raise ValueError("a run's name has letters, digits, '.', '_' and '-', at most 100 of them")
+        return value
+
+    @field_validator("backend")
+    @classmethod
+    def _check_backend(cls, value: str) -> str:
+        try:
+            Registry().find("backend", value)
+        except InputError as error:
+            raise ValueError(str(error)) from None
         return value
 
     @field_validator("tasks", "tasks_root", "output_dir")

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Protocol
 
 from deskroll.actions import Action
-from deskroll.agents import Agent, AgentContext, agent_kind, agent_settings, dialect_of, model_protocol, reads_tree
+from deskroll.agents import NO_MODEL, Agent, AgentContext, agent_kind, agent_settings, agents_model
 from deskroll.config import check
 from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.service import PoolClient
-from deskroll.envs import Env, EnvContext, EnvKind, env_kind, env_settings
+from deskroll.envs import Env, EnvContext, env_kind, env_settings
 from deskroll.errors import DeskrollError, FailureClass, InputError, NoDesktop, StoreError, boundary, foreign_code
 from deskroll.importing import file_digest
 from deskroll.models.base import EndpointLoad, Model
-from deskroll.models.client import ModelClient
+from deskroll.models.plugin import ModelPlugin, model_kind
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.bound_model import BoundModel, NotedModel, Notes, call_of
 from deskroll.rollout.live_attempt import LiveAttempt
@@ -47,8 +47,8 @@ class EpisodeContext:
     def __init__(
         self,
         spec: RunSpec,
-        model: ModelClient,
-        judge: ModelClient,
+        model: ModelPlugin,
+        judge: ModelPlugin,
         leases: Leases | None,
         sink: EventSink | None = None,
     ) -> None:
@@ -58,12 +58,12 @@ class EpisodeContext:
         self.storage = Storage.at(spec.storage)
         self.traces = Traces()
         """What is kept and told of exceptions in others' code."""
-        self.model_name = "" if model_protocol(agent_kind(spec.agent)) == "none" else model.settings.name
+        self.model_name = "" if agent_kind(spec.agent).protocol == NO_MODEL else model.settings.name
         """The model that the agent asks; empty where it asks none."""
         self._model = model
         self._judge = judge
         self._leases = leases
-        self._envs: dict[str, tuple[EnvKind, object]] = {}
+        self._envs: dict[str, tuple[type[Env], object]] = {}
         self._agent_kind = agent_kind(spec.agent)
         self._agent_settings = agent_settings(self._agent_kind, spec.agent_options, spec.agent)
         self._kind(spec.env)
@@ -83,11 +83,11 @@ class EpisodeContext:
         await _check_place(spec)
         async with AsyncExitStack() as stack:
             settings = check(ModelSettings, {**spec.model, "api_key": keys.model or None}, "model")
-            dialect = dialect_of(agent_kind(spec.agent))
-            model = judge = await stack.enter_async_context(ModelClient(settings, dialect, sink=sink))
+            kind = agents_model(agent_kind(spec.agent), settings)
+            model = judge = await stack.enter_async_context(kind(settings, sink=sink))
             if spec.judge is not None:
                 settings = check(ModelSettings, {**spec.judge, "api_key": keys.judge or None}, "judge")
-                judge = await stack.enter_async_context(ModelClient(settings, sink=sink))
+                judge = await stack.enter_async_context(model_kind(settings)(settings, sink=sink))
             if leases is None and spec.pool:
                 leases = await stack.enter_async_context(PoolClient(spec.pool, wait=spec.pool_wait, plan=spec.plan))
             with foreign_code("the agent or the environment"):
@@ -99,8 +99,7 @@ class EpisodeContext:
     async def close_shared(self) -> None:
         """End what environments share among the attempts of this process."""
         for kind, _ in self._envs.values():
-            if (close := getattr(kind, "close_shared", None)) is not None:
-                await close()
+            await kind.close_shared()
 
     def endpoints(self) -> tuple[EndpointLoad, ...]:
         """How the model's servers do."""
@@ -140,7 +139,7 @@ class EpisodeContext:
             desktop=desktop,
             model=NotedModel(self._bound(order), notes, "asked.json"),
             judge=NotedModel(self._judge, notes, "judged.json"),
-            raw_tree=reads_tree(self._agent_kind),
+            raw_tree=self._agent_kind.reads_tree,
             keep=notes.keep,
             folder=Path(self.spec.folder),
         )
@@ -169,14 +168,14 @@ class EpisodeContext:
             sample=order.key.sample,
             model_name=self.model_name,
             screen=None if spec is None else (spec.width, spec.height),
-            shown=None if spec is None else _shown(settings, spec),
+            shown=None if spec is None else kind.picture_size(settings, spec),
         )
         return self._agent_kind(context, self._agent_settings)
 
     def _bound(self, order: Order) -> Model:
         return BoundModel(self._model, call_of(order.key, self._model.settings.sampling))
 
-    def _kind(self, name: str) -> tuple[EnvKind, object]:
+    def _kind(self, name: str) -> tuple[type[Env], object]:
         if name not in self._envs:
             kind = env_kind(name)
             # The options are those of the run's own environment; a task of another kind has that kind's defaults.
@@ -202,9 +201,3 @@ async def _check_place(spec: RunSpec) -> None:
             f"{storage.shown()} holds no {paths.RUN_JSON}: the run's journal lies elsewhere, and its attempts would be "
             "lost. Is it a folder that every process of the run sees under this name?"
         )
-
-
-def _shown(settings: object, spec: DesktopSpec) -> tuple[int, int]:
-    """The size in which the environment shows the screen: that of its options, where it has such."""
-    width, height = (getattr(settings, name, None) for name in ("image_width", "image_height"))
-    return width or spec.width, height or spec.height

@@ -19,6 +19,7 @@ from deskroll import __version__
 from deskroll.agents import agent_kind, agent_settings
 from deskroll.envs import env_kind, env_settings
 from deskroll.errors import DeskrollError, InputError, StoreError
+from deskroll.models.settings import ModelSettings
 from deskroll.rollout.config import RunConfig, differences
 from deskroll.rollout.loading import PHASE, plug_ins
 from deskroll.rollout.plan import changed_tasks
@@ -121,7 +122,9 @@ def _whole(resolved: dict[str, Any]) -> dict[str, Any]:
     except (DeskrollError, KeyError):  # of another version of deskroll: compared as they are
         return resolved
     options = redacted({"env_options": env.model_dump(mode="json"), "agent_options": agent.model_dump(mode="json")})
-    return {**resolved, **options}
+    defaults = ModelSettings().model_dump(mode="json")
+    models = {name: {**defaults, **resolved[name]} for name in ("model", "judge") if resolved.get(name)}
+    return {**resolved, **options, **models}
 
 
 def _git_commit() -> str:

@@ -9,18 +9,21 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from deskroll.agents import agent_kind, agent_settings, code_options
+from deskroll.agents import agent_kind, agent_settings
 from deskroll.config import Override, load
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import check_name, choose
 from deskroll.desktops.service import Listen
-from deskroll.envs import EnvKind, env_kind, env_settings, is_judged
+from deskroll.envs import Env, env_kind, env_settings
 from deskroll.errors import ConfigError, InputError, StoreError, did_you_mean, foreign_code, plain
 from deskroll.host.home import expand_home
 from deskroll.importing import file_digest, place_file
+from deskroll.models.plugin import SCRIPTED, SCRIPTED_KIND
 from deskroll.models.settings import ModelSettings
+from deskroll.plugins import Plugin
 from deskroll.registry import Registry
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
@@ -33,8 +36,6 @@ from deskroll.types import Task
 _log = logging.getLogger(__name__)
 PHASE = "eval"
 """The phase of `deskroll run`."""
-SCRIPTED = "scripted:"
-"""A model whose name begins so answers from a script; without a file, from the one beside the tasks."""
 _MOST_NAMED = 3
 """Tasks that are named where many are meant."""
 
@@ -84,9 +85,11 @@ def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[T
     if config.judge is not None:
         models["judge"] = _placed(config.judge, _beside(config.tasks, ".judge.yaml"), "judge")
     named = {"env": place_file(config.env), "agent": place_file(config.agent)}
-    code = code_options(agent_kind(named["agent"]), config.agent_options)
-    options = {**config.agent_options, **{name: place_file(value) for name, value in code.items()}}
-    config = config.model_copy(update=models | named | {"agent_options": options})
+    options = {
+        "env_options": _place_code(env_kind(named["env"]), config.env_options),
+        "agent_options": _place_code(agent_kind(named["agent"]), config.agent_options),
+    }
+    config = config.model_copy(update=models | named | options)
     agent_settings(agent_kind(config.agent), config.agent_options, config.agent)
     if _wanted(config, tasks):
         config = _with_provider(config)
@@ -101,8 +104,18 @@ def checked_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[T
 
 def plug_ins(config: RunConfig) -> dict[str, str]:
     """The parts of a run that are named by a file, each with the digest of that file."""
-    code = code_options(agent_kind(config.agent), config.agent_options).values()
-    return {name: digest for name in (config.env, config.agent, *code) if (digest := file_digest(name))}
+    code = {
+        **agent_kind(config.agent).code_of(config.agent_options),
+        **env_kind(config.env).code_of(config.env_options),
+    }.values()
+    models = (config.model.kind, config.judge.kind if config.judge is not None else "")
+    named = (config.env, config.agent, *code, *models)
+    return {name: digest for name in named if (digest := file_digest(name))}
+
+
+def _place_code(kind: type[Plugin], options: dict[str, Any]) -> dict[str, Any]:
+    """The options, with files of code in them named by paths that hold from everywhere."""
+    return {**options, **{name: place_file(value) for name, value in kind.code_of(options).items()}}
 
 
 def _beside(tasks: str, suffix: str) -> Path:
@@ -112,7 +125,10 @@ def _beside(tasks: str, suffix: str) -> Path:
 
 def _placed(model: ModelSettings, beside: Path, name: str) -> ModelSettings:
     """The model, with the script that it answers from named by a path that holds from everywhere."""
-    if model.name == SCRIPTED.rstrip(":"):
+    model = model.model_copy(update={"kind": place_file(model.kind)})
+    if model.kind == SCRIPTED_KIND and not model.name.startswith(SCRIPTED_KIND):
+        model = model.model_copy(update={"name": f"{SCRIPTED}{model.name}"})
+    if model.name == SCRIPTED_KIND:
         if not beside.is_file():
             raise ConfigError(
                 f"{name}.name is 'scripted', and there is no script beside the tasks ({beside}); "
@@ -164,7 +180,7 @@ def _wanted(config: RunConfig, tasks: Sequence[Task]) -> list[tuple[Task, Deskto
     return wanted
 
 
-def _tasks_own_kind(name: str) -> EnvKind:
+def _tasks_own_kind(name: str) -> type[Env]:
     """The kind of environment that a task names: one that was installed, never code by its place."""
     if ":" in name:
         raise InputError(f"env is {name!r}: tasks are data, and name no code; name it with --env")
@@ -178,7 +194,7 @@ def unjudged(config: RunConfig, tasks: Sequence[Task]) -> str:
     """Which tasks will have no score because nothing says what is right, in one line; empty: none."""
     if not config.evaluate:
         return ""
-    found = [task.id for task in tasks if not is_judged(env_kind(task.env or config.env), task)]
+    found = [task.id for task in tasks if not env_kind(task.env or config.env).is_judged(task)]
     if not found:
         return ""
     some = ", ".join(map(plain, found[:_MOST_NAMED])) + (", ..." if len(found) > _MOST_NAMED else "")
@@ -209,15 +225,13 @@ def _check_tasks(config: RunConfig, tasks: Sequence[Task]) -> None:
     kinds = {name: env_kind(name) for name in {task.env or config.env for task in tasks}}
     agent = agent_kind(config.agent)
     settings = agent_settings(agent, config.agent_options, config.agent)
-    refuse = getattr(agent, "check_task", None)
     screens = {task.id: (spec.width, spec.height) for task, spec in _wanted(config, tasks)}
     for task in tasks:
         try:
             with foreign_code(f"env {task.env or config.env}, check_task"):
                 kinds[task.env or config.env].check_task(task)
-            if refuse is not None:
-                with foreign_code(f"agent {config.agent}, check_task"):
-                    refuse(task, settings, screens.get(task.id))
+            with foreign_code(f"agent {config.agent}, check_task"):
+                agent.check_task(task, settings, screens.get(task.id))
         except InputError as error:
             raise _refused(config, task, error) from None
 

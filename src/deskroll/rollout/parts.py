@@ -16,9 +16,7 @@ from deskroll.desktops.pool import Pool, PoolConfig
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.service import Listen, PoolClient, PoolService
 from deskroll.models.settings import ModelSettings
-from deskroll.rollout.backends import Backend
-from deskroll.rollout.backends.inline import InlineBackend
-from deskroll.rollout.backends.process import ProcessBackend, ProcessConfig
+from deskroll.rollout.backends import Backend, BackendContext, backend_kind
 from deskroll.rollout.config import FREE_LIMITS, RunConfig
 from deskroll.rollout.control import socket_path
 from deskroll.rollout.loading import plug_ins
@@ -62,7 +60,7 @@ def pool_wait(config: RunConfig) -> float:
 def _model(config: RunConfig, settings: ModelSettings) -> dict[str, Any]:
     """A model's settings, for one worker, without its key."""
     dumped = settings.model_dump(mode="json", exclude={"api_key"})
-    if settings.max_in_flight is not None and config.backend == "process":
+    if settings.max_in_flight is not None and backend_kind(config.backend).has_workers:
         # Each worker has a client of its own; together they have no more than this.
         dumped["max_in_flight"] = max(1, settings.max_in_flight // _workers(config))
     return dumped
@@ -107,11 +105,15 @@ async def opened_backend(
 ) -> AsyncIterator[Backend]:
     """Where episodes run."""
     keys = Keys(model=_key(config.model), judge=_key(config.judge))
-    if config.backend == "inline":
-        async with InlineBackend(spec, keys, leases=pool, sink=sink) as inline:
-            yield inline
-        return
-    processes = ProcessConfig(workers=_workers(config), memory_mb=config.worker_memory_mb, hang_after=config.hang_after)
-    keep = (store.lock_fd,) if store.lock_fd is not None else ()
-    async with ProcessBackend(spec, processes, keys=keys, keep=keep, sink=sink) as backend:
+    context = BackendContext(
+        keys=keys,
+        leases=pool,
+        keep=(store.lock_fd,) if store.lock_fd is not None else (),
+        sink=sink,
+        workers=_workers(config),
+        memory_mb=config.worker_memory_mb,
+        hang_after=config.hang_after,
+    )
+    kind = backend_kind(config.backend)
+    async with kind.for_run(spec, kind.read_options(config.backend_options, "backend_options"), context) as backend:
         yield backend

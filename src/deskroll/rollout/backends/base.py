@@ -8,11 +8,17 @@ nothing that it started is left.
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from deskroll.errors import DeskrollError
-from deskroll.rollout.orders import Order, Vitals
-from deskroll.types import Episode, EpisodeKey, Record
+from deskroll.plugins import Plugin, load_plugin
+from deskroll.rollout.orders import Keys, Order, RunSpec, Vitals
+from deskroll.types import Episode, EpisodeKey, EventSink, Record
+
+if TYPE_CHECKING:
+    from deskroll.rollout.context import Leases
 
 
 class WorkerVitals(Record, frozen=True):
@@ -30,23 +36,65 @@ class WorkerVitals(Record, frozen=True):
     isolated: bool = False
 
 
-class Backend(Protocol):
+@dataclass(frozen=True)
+class BackendContext:
+    """What a backend may use, besides the spec of its episodes."""
+
+    keys: Keys
+    leases: Leases | None = None
+    """The pool, where it is in this process."""
+    keep: tuple[int, ...] = ()
+    """Descriptors that whoever runs episodes keeps open: the run is not free before they are closed."""
+    sink: EventSink | None = None
+    workers: int | None = None
+    """How many processes; None: one a core."""
+    memory_mb: float = 4096.0
+    """A process that has more memory than this for itself is replaced."""
+    hang_after: float = 30.0
+    """A process of which nothing was heard for so long, in seconds, is replaced."""
+
+
+class Backend(Plugin):
     """Runs attempts."""
 
+    has_workers: ClassVar[bool] = True
+    """Whether episodes run in other processes, each with clients of its own."""
+
+    @classmethod
+    @abstractmethod
+    def for_run(cls, spec: RunSpec, settings: Any, context: BackendContext) -> Self:
+        """Make the one of a run, with the options that people set (`backend_options`)."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """End all that it started."""
+
+    @abstractmethod
     async def run(self, order: Order) -> Episode | None:
         """Run one attempt to its end; None where it was given back before that."""
 
+    @abstractmethod
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> bool:
         """End an attempt now: as a failure of the error's class, or because it is not wanted any more.
 
         `visit`: only if it still is in that stage (`Activity.visit`). Returns whether somebody runs it.
         """
 
+    @abstractmethod
     def give_back(self) -> asyncio.Future[int]:
         """Have every attempt given back that has not begun its set-up; how many come to their end."""
 
+    @abstractmethod
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write down where an attempt stands: its stack and its screen, in its folder."""
 
+    @abstractmethod
     def workers(self) -> list[WorkerVitals]:
         """What every worker does."""
+
+
+def backend_kind(name: str) -> type[Backend]:
+    """The backend of that name."""
+    return load_plugin("backend", name, Backend)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import AsyncExitStack
+from typing import Any, ClassVar, Self
 
 from deskroll.errors import DeskrollError, WorkerLost
-from deskroll.rollout.backends.base import WorkerVitals
+from deskroll.rollout.backends.base import Backend, BackendContext, WorkerVitals
 from deskroll.rollout.backends.runner import AttemptRunner
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.context import EpisodeContext, Leases
@@ -15,8 +16,10 @@ from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.types import Episode, EpisodeKey, EventSink
 
 
-class InlineBackend:
+class InlineBackend(Backend):
     """Runs attempts right here. A crash of one is a crash of all: use processes for anything that matters."""
+
+    has_workers: ClassVar[bool] = False
 
     def __init__(
         self, spec: RunSpec, keys: Keys | None = None, *, leases: Leases | None = None, sink: EventSink | None = None
@@ -29,7 +32,12 @@ class InlineBackend:
         self._runner: AttemptRunner | None = None
         self._dumps: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> InlineBackend:
+    @classmethod
+    def for_run(cls, spec: RunSpec, settings: Any, context: BackendContext) -> Self:
+        """See `Backend`."""
+        return cls(spec, context.keys, leases=context.leases, sink=context.sink)
+
+    async def __aenter__(self) -> Self:
         context = EpisodeContext.open(self._spec, self._keys, leases=self._leases, sink=self._sink, show_traces=True)
         self._runner = AttemptRunner(await self._stack.enter_async_context(context))
         return self

@@ -15,12 +15,13 @@ import re
 import sys
 import time
 from collections.abc import Coroutine
+from typing import Any, Self
 
 import msgspec
 
 from deskroll.errors import BackendLost, DeskrollError, WorkerLost, plain
 from deskroll.report.words import counted
-from deskroll.rollout.backends.base import WorkerVitals
+from deskroll.rollout.backends.base import Backend, BackendContext, WorkerVitals
 from deskroll.rollout.backends.nursery import READY_S, Nursery
 from deskroll.rollout.backends.wire import LOG_EVENT, Setup
 from deskroll.rollout.backends.worker_handle import WorkerHandle
@@ -51,7 +52,7 @@ class ProcessConfig(Record, frozen=True):
     """The most attempts that have a worker of their own at a time."""
 
 
-class ProcessBackend:
+class ProcessBackend(Backend):
     """Use with `async with`."""
 
     def __init__(
@@ -77,7 +78,13 @@ class ProcessBackend:
         self._giving_back = False
         self._closing = False
 
-    async def __aenter__(self) -> ProcessBackend:
+    @classmethod
+    def for_run(cls, spec: RunSpec, settings: Any, context: BackendContext) -> Self:
+        """See `Backend`."""
+        kept = ProcessConfig(workers=context.workers, memory_mb=context.memory_mb, hang_after=context.hang_after)
+        return cls(spec, kept, keys=context.keys, keep=context.keep, sink=context.sink)
+
+    async def __aenter__(self) -> Self:
         await self._nursery.__aenter__()
         try:
             for _ in range(self._config.workers or os.cpu_count() or 1):
