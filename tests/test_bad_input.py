@@ -176,7 +176,7 @@ FLAGS = [
     flags("env option that is unknown", "--set env_options.screen_widht=9", "did you mean screen_width?", command=DESK),
     flags("env option out of its values", "--set env_options.evaluation_metric=f1", "evaluation_metric", "exact_match"),
     flags("agent option", "--set agent_options.max_image=1", "agent_options (agent chat): max_image", "max_images?"),
-    flags("provider option", "--set provider_options.bot=1", "provider_options (provider sim)", "no option 'bot'",
+    flags("provider option", "--set provider_options.bot=1", "provider_options (provider sim)", "no such field",
           "allowed: boot", command=DESK),
     flags("provider option of a wrong kind", "--set provider_options.boot=fast", "boot: 'fast' is no time; allowed",
           command=DESK),

@@ -43,7 +43,7 @@ def judged(result: dict[str, Any], expected: str = "42") -> dict[str, Any]:
 @pytest_asyncio.fixture
 async def desktop() -> AsyncIterator[GuestDesktop]:
     """A simulated one, whose files and commands are judged as if they were another's."""
-    settings = SimSettings.parse({"boot": "0", "step": "0"})
+    settings = SimSettings.model_validate({"boot": "0", "step": "0"})
     async with SimProvider(settings) as provider:
         address = await provider.boot(DesktopSpec(width=320, height=240))
         async with GuestDesktop(msgspec.structs.replace(address, simulated=False)) as guest:

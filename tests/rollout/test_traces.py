@@ -64,7 +64,7 @@ class BrokenEnv(MathEnv):
         self._fail("close")
 
     def _fail(self, where: str) -> None:
-        if self._task.metadata.get("fails") == where:
+        if self.task.metadata.get("fails") == where:
             raise ArithmeticError(f"in {where}")
 
 

@@ -16,8 +16,9 @@ from typing import Any
 from pydantic import Field
 
 from deskroll.config import Settings
-from deskroll.desktops.base import DesktopSpec, Provider
+from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
+from deskroll.desktops.providers.base import Provider
 from deskroll.desktops.providers.choice import EMBEDDED, choose
 from deskroll.envs import Env, env_kind, env_settings
 from deskroll.envs.osworld.settings import OSWorldSettings

@@ -14,7 +14,6 @@ elsewhere. Only orphans may be taken over or removed, by nobody but one.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import functools
@@ -24,7 +23,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -245,15 +244,3 @@ class Notebook(Generic[N]):
         with (self.root / "notes.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
-
-async def keep_renewing(notebook: Notebook[N], desktop_ids: Iterable[str]) -> None:
-    """Renew the notes of those desktops that `desktop_ids` holds at the time, until cancelled."""
-    while True:
-        await asyncio.sleep(RENEW_S)
-        for desktop_id in list(desktop_ids):
-            try:
-                await asyncio.to_thread(notebook.renew, desktop_id)
-            except (OSError, BootError) as error:
-                # A full disk, for one: the others are still renewed, and this one at the next turn.
-                _log.warning("the note of desktop %s could not be renewed: %s", desktop_id, error)

@@ -252,10 +252,7 @@ def _check_provider(config: RunConfig, wanted: Sequence[tuple[Task, DesktopSpec]
             raise ConfigError(f"pool: {error}") from None
     if config.pool or not wanted:
         return
-    try:
-        provider = make_provider(name, config.provider_options)
-    except InputError as error:
-        raise ConfigError(f"provider_options (provider {name}): {error}") from None
+    provider = make_provider(name, config.provider_options)
     # Each spec once, with the first task that wants it.
     for spec, task in {spec: task for task, spec in reversed(wanted)}.items():
         try:
