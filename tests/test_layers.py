@@ -30,7 +30,7 @@ ROWS: Sequence[set[str]] = (
     {"tasks", "desktops", "scoring", "store", "suites"},
     {"envs", "agents", "report", "export"},
     {"rollout"},
-    {"viewer", "service", "train"},
+    {"viewer", "service", "train", "testing"},
     {"cli"},
 )
 # Within desktops/, from the bottom up: the driver knows no guest, the guest no provider, and none of them

@@ -8,13 +8,14 @@ each kind, which an author runs against their own.
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
 from deskroll import config
 from deskroll.errors import InputError
-from deskroll.registry import Registry
+from deskroll.registry import BASES, Registry
 
 
 class Plugin(ABC):  # noqa: B024  (what is abstract, each kind says)
@@ -46,6 +47,13 @@ class Plugin(ABC):  # noqa: B024  (what is abstract, each kind says)
 
 
 P = TypeVar("P", bound=Plugin)
+
+
+def load_base(kind: str) -> type[Plugin]:
+    """The class that plug-ins of a kind are made from."""
+    module, _, name = BASES[kind].partition(":")
+    base: type[Plugin] = getattr(importlib.import_module(module), name)
+    return base
 
 
 def load_plugin(kind: str, name: str, base: type[P], registry: Registry | None = None) -> type[P]:

@@ -100,8 +100,18 @@ TABLE: Mapping[str, tuple[Entry, ...]] = {
     ),
 }
 """What deskroll brings along, by kind."""
-KINDS = tuple(kind for kind in TABLE if kind != "suite")
-"""The kinds of plug-in; a suite is a folder of tasks."""
+BASES: Mapping[str, str] = {
+    "provider": "deskroll.desktops.providers.base:Provider",
+    "env": "deskroll.envs.base:Env",
+    "agent": "deskroll.agents.base:Agent",
+    "model": "deskroll.models.plugin:ModelPlugin",
+    "backend": "deskroll.rollout.backends.base:Backend",
+    "action_space": "deskroll.envs.osworld.action_space:ActionSpace",
+    "observation": "deskroll.envs.osworld.observation:ObservationType",
+}
+"""The class that plug-ins of each kind are made from."""
+KINDS = tuple(BASES)
+"""The kinds of plug-in; a suite is none: it is a folder of tasks."""
 
 
 class Registry:

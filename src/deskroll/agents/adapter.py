@@ -61,10 +61,9 @@ class AdapterAgent(Agent):
     code_options: ClassVar[tuple[str, ...]] = ("class", "target")
 
     def __init__(self, context: AgentContext, settings: AdapterSettings) -> None:
+        super().__init__(context, settings)
         self._screen = context.require_screen("adapter")
         self._shown = context.shown or self._screen
-        self._conversation_log = context.log
-        self._settings = settings
         self._agent: Any = None
         self._instruction = ""
         self._seen = Observation()
@@ -76,8 +75,8 @@ class AdapterAgent(Agent):
         if self._agent is None:
             self._instruction = observation.instruction
             if observation.screenshot:
-                self._conversation_log.screen(observation.screenshot)  # the beginning: no step holds it
-            self._agent = await in_thread(lambda: _made(self._settings), "the adapted agent")
+                self.context.log.screen(observation.screenshot)  # the beginning: no step holds it
+            self._agent = await in_thread(lambda: _made(self.settings), "the adapted agent")
         if observation.screenshot or observation.accessibility_tree or observation.terminal:
             self._seen = observation
         predicted = await in_thread(
@@ -103,7 +102,7 @@ class AdapterAgent(Agent):
     def _again(self, problem: str, predicted: object) -> Decision:
         self._useless += 1
         decision = Decision(thought=_thought(predicted), problem=problem)
-        if self._useless <= self._settings.max_retries:
+        if self._useless <= self.settings.max_retries:
             return decision
         why = f"{self._useless} predictions in a row could not be used; the last one: {plain(problem)}"
         return msgspec.structs.replace(decision, gave_up=why)

@@ -85,7 +85,7 @@ class ClaudeAgent(ChatAgent):
             self._conversation.add(Message.tool(call.id, result))
         images: list[Image] = []
         if observation.screenshot:
-            images = [(self._context.log.screen(observation.screenshot), observation.screenshot)]
+            images = [(self.context.log.screen(observation.screenshot), observation.screenshot)]
         if observation.terminal:
             text = f"{text}\n\nTerminal:\n{self._cut(observation.terminal)}"
         tree = observation.accessibility_tree

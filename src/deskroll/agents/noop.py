@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from deskroll.actions import Done
-from deskroll.agents.base import NO_MODEL, Agent, AgentContext
+from deskroll.agents.base import NO_MODEL, Agent
 from deskroll.config import Settings
 from deskroll.types import Decision, Observation
 
@@ -19,9 +19,6 @@ class NoopAgent(Agent):
 
     Settings: ClassVar[type[NoopSettings]] = NoopSettings
     protocol: ClassVar[str] = NO_MODEL
-
-    def __init__(self, context: AgentContext, settings: NoopSettings) -> None:
-        pass
 
     async def act(self, observation: Observation) -> Decision:
         """Done."""

@@ -72,13 +72,13 @@ class OracleAgent(Agent):
     protocol: ClassVar[str] = NO_MODEL
 
     def __init__(self, context: AgentContext, settings: OracleSettings) -> None:
+        super().__init__(context, settings)
         if context.task is None:
             raise AgentError("the oracle plays a task's solution, and there is no task")
         self._screen = context.require_screen("oracle")
         self._shown = context.shown or self._screen
         self._where = f"task {context.task.id!r}: {settings.play}"
         self._turns = solution(context.task, self._screen, settings.play)
-        self._patience = settings.patience
         self._next = 0
         self._looking_since: float | None = None
         self._look_s = _FIRST_LOOK_S
@@ -123,8 +123,8 @@ class OracleAgent(Agent):
     def _pause(self, lacking: str) -> float:
         now = time.monotonic()
         self._looking_since = self._looking_since or now
-        if now - self._looking_since > self._patience:
-            raise AgentError(f"{self._where}[{self._next}]: {lacking} after {self._patience:g} s")
+        if now - self._looking_since > self.settings.patience:
+            raise AgentError(f"{self._where}[{self._next}]: {lacking} after {self.settings.patience:g} s")
         pause, self._look_s = self._look_s, min(self._look_s * 2, _LAST_LOOK_S)
         return pause
 

@@ -48,6 +48,7 @@ class RandomAgent(Agent):
     protocol: ClassVar[str] = NO_MODEL
 
     def __init__(self, context: AgentContext, settings: RandomSettings) -> None:
+        super().__init__(context, settings)
         self._screen = context.require_screen("random")
         task = context.task.id if context.task else ""
         self._dice = random.Random(f"{settings.seed}/{task}/{context.sample}")  # noqa: S311  (it is to be repeated)
