@@ -26,7 +26,6 @@ EXAMPLES = {
     "claude_computer_use": {"action": "left_click", "coordinate": [5, 6]},
 }
 SOLVED = {"id": "solved", "instruction": "Click it.", "solution": ["DONE"], "evaluator": {"func": "infeasible"}}
-TASKS = {"math", "py", "web", "rag"}
 
 
 def suite(kind: str, *names: str, more: tuple[str, ...] = (), env: dict[str, str] | None = None) -> tuple[int, str]:
@@ -61,10 +60,11 @@ def test_providers(name: str, runtime_folder: Path) -> None:
 @pytest.mark.parametrize("name", names_of("env"))
 def test_environments(name: str, tmp_path: Path) -> None:
     tasks = ROOT / f"data/{name}_examples.jsonl"
-    if name not in TASKS:
+    if name == "osworld":  # no real desktop is here for the examples
         tasks = tmp_path / "tasks.jsonl"
         tasks.write_text(json.dumps(SOLVED))
-    passes("env", name, more=("--plugin-tasks", str(tasks)), env={"XDG_CACHE_HOME": str(tmp_path)})
+    more = ("--plugin-tasks", str(tasks)) if tasks.exists() else ()
+    passes("env", name, more=more, env={"XDG_CACHE_HOME": str(tmp_path)})
 
 
 def test_agents(tmp_path: Path) -> None:
