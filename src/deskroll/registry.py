@@ -53,6 +53,7 @@ TABLE: Mapping[str, tuple[Entry, ...]] = {
         Entry("osworld", "deskroll.envs.osworld.env:OSWorldEnv", summary="a desktop: OSWorld's tasks, or your own"),
         Entry("math", "deskroll.envs.math:MathEnv", extra="math", summary="questions with a calculator"),
         Entry("py", "deskroll.envs.python:PythonEnv", extra="py", summary="questions with a Python of their own"),
+        Entry("shell", "deskroll.envs.shell:ShellEnv", extra="py", summary="a terminal without a desktop"),
         Entry("web", "deskroll.envs.web:WebEnv", extra="web", summary="questions with web search and pages"),
         Entry("rag", "deskroll.envs.rag:RagEnv", extra="rag", summary="questions about documents of yours"),
     ),
