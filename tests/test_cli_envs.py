@@ -60,7 +60,7 @@ def test_a_broken_plug_in_hides_no_other(env: dict[str, str], tmp_path: Path) ->
     assert len(listed) == len(TABLE["env"]) + 1
 
 
-@pytest.mark.parametrize("mode", ["math", "py", "web", "rag"])
+@pytest.mark.parametrize("mode", ["math", "py", "shell", "web", "rag"])
 def test_the_examples_of_a_mode_run_with_the_script_beside_them(
     deskroll: Commands, env: dict[str, str], tmp_path: Path, mode: str
 ) -> None:
@@ -109,7 +109,7 @@ def test_where_no_desktop_is_needed_none_is_asked_about(
     assert "provider" not in ended.err
 
 
-@pytest.mark.parametrize("mode", ["math", "py", "web", "rag"])
+@pytest.mark.parametrize("mode", ["math", "py", "shell", "web", "rag"])
 def test_tasks_of_a_desktop_are_refused_elsewhere(
     deskroll: Commands, env: dict[str, str], tmp_path: Path, mode: str
 ) -> None:

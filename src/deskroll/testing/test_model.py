@@ -86,9 +86,10 @@ def test_a_call_that_nobody_wants_any_more_ends(chosen: Chosen) -> None:
                 await model.complete(QUESTION, call=ModelCall(deadline=running_time() - 1))
             asking = asyncio.ensure_future(model.complete(QUESTION))
             await asyncio.sleep(0)
-            asking.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await asking
+            if not asking.done():  # one that never waits has answered already
+                asking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asking
             assert isinstance(await model.complete(QUESTION), Completion)
 
     run(check())
