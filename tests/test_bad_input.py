@@ -167,7 +167,7 @@ FLAGS = [
     flags("env by a path to no module", "--env nope.mod:Env", "there is no module 'nope'", "PYTHONPATH"),
     flags("env that is none", "--env deskroll.envs.math:evaluate", "is no env: it is not made from deskroll.envs.Env"),
     flags("agent", "--agent chta", "there is no agent 'chta'; did you mean chat?"),
-    flags("agent that is none", "--agent deskroll.envs.math:MathEnv", "is no agent: it is not made from deskroll.agents.Agent"),
+    flags("agent that is none", "--agent deskroll.envs.math:MathEnv", "is no agent: it is not made from"),
     flags("provider", "--provider simm", "there is no provider 'simm'; did you mean sim?", command=DESK),
     flags("provider that is not needed", "--provider simm", "there is no provider 'simm'; did you mean sim?"),
     flags("env option of a wrong kind", "--set env_options.screen_width=wide", "env_options (env osworld)",
