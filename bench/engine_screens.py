@@ -48,5 +48,5 @@ class ScreensEnv(MathEnv):
         return msgspec.structs.replace(turn, observation=self._shown(turn.observation))
 
     def _shown(self, observation: Observation) -> Observation:
-        number = int(self._task.id.removeprefix("t"))
+        number = int(self.task.id.removeprefix("t"))
         return msgspec.structs.replace(observation, screenshot=screen(number, self._turn))

@@ -18,7 +18,7 @@ from typing import Any
 from deskroll.conduct.loops import run_to_end
 from deskroll.errors import EvaluatorError, InputError
 from deskroll.host.home import expand_home
-from deskroll.models.client import ModelClient
+from deskroll.models.openai import OpenAIModel
 from deskroll.models.settings import ModelSettings, load_env
 from deskroll.scoring import METRICS, score_answer
 from deskroll.tasks import load_tasks
@@ -112,11 +112,11 @@ class Benchmark:
                 settings = ModelSettings(max_in_flight=_JUDGEMENTS)
                 if judge_model:
                     settings = settings.model_copy(update={"name": judge_model})
-                judge = await stack.enter_async_context(ModelClient(settings))
+                judge = await stack.enter_async_context(OpenAIModel(settings))
             return await asyncio.gather(*(_judged(task, answers.get(task.id), metric, judge) for task in self.tasks))
 
 
-async def _judged(task: Task, answer: str | None, metric: str, judge: ModelClient | None) -> EvaluationResult:
+async def _judged(task: Task, answer: str | None, metric: str, judge: OpenAIModel | None) -> EvaluationResult:
     try:
         score = await score_answer(metric, answer, task.answer, question=task.instruction, judge=judge)
     except EvaluatorError as failed:

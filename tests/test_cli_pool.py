@@ -115,7 +115,7 @@ def _read(file: Path) -> bytes:
         (["status"], "no pool answers"),
         (["status", "--at", "nonsense"], "unix:PATH"),
         (["serve", "--provider", "simm"], "did you mean sim"),
-        (["serve", "--provider", "sim", "-o", "bot=1"], "no option 'bot'"),
+        (["serve", "--provider", "sim", "-o", "bot=1"], "bot: there is no such field"),
         (["serve", "--provider", "sim", "-o", "boot=soon"], "boot"),
         (["serve", "--provider", "sim", "-o", "boot"], "KEY=VALUE"),
         (["serve", "--provider", "local", "-o", "boot=1"], "isolation"),

@@ -28,13 +28,14 @@ ROWS: Sequence[set[str]] = (
     {"importing"},
     {"registry"},
     {"config", "field_docs"},
+    {"plugins"},
     {"host"},
     {"models"},
     {"tasks", "desktops", "scoring", "store", "suites"},
     {"envs", "agents", "report", "export"},
     {"rollout"},
     {"conduct"},
-    {"viewer", "service", "train"},
+    {"viewer", "service", "train", "testing"},
     {"cli"},
 )
 # Within desktops/, from the bottom up: the driver knows no guest, the guest no provider, and none of them

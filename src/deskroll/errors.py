@@ -70,6 +70,53 @@ class FailureClass(enum.StrEnum):
     """Somebody stopped it."""
 
 
+class FailureKind(enum.StrEnum):
+    """What a failure is, as it is stored: by the name of the error, with two that no error stands for.
+
+    A word of another version that stands in an old journal is kept as it is, in a member of its own.
+    """
+
+    ACTION_ERROR = "ActionError"
+    AGENT_ERROR = "AgentError"
+    BOOT_ERROR = "BootError"
+    CALL_ERROR = "CallError"
+    CANCELLED = "Cancelled"
+    """Somebody stopped the attempt."""
+    COMMAND_FAILED = "CommandFailed"
+    COMMAND_TIMEOUT = "CommandTimeout"
+    CONTEXT_TOO_LONG = "ContextTooLong"
+    DESKTOP_ERROR = "DesktopError"
+    DESKTOP_LOST = "DesktopLost"
+    DESKTOP_LOST_BY_AGENT = "desktop_lost"
+    """Several desktops died of what the agent did in them."""
+    DESKTOP_STALLED = "DesktopStalled"
+    DESKTOP_TIMEOUT = "DesktopTimeout"
+    ENV_ERROR = "EnvError"
+    EVALUATOR_ERROR = "EvaluatorError"
+    GUEST_ERROR = "GuestError"
+    LEASE_LOST = "LeaseLost"
+    LIMITED_LOST = "LimitedLost"
+    MODEL_ERROR = "ModelError"
+    MODEL_FORBIDDEN = "ModelForbidden"
+    MODEL_REFUSED = "ModelRefused"
+    NOT_PLAIN = "NotPlain"
+    NO_DESKTOP = "NoDesktop"
+    POOL_GONE = "PoolGone"
+    RECORDING_ERROR = "RecordingError"
+    RESET_ERROR = "ResetError"
+    SETUP_ERROR = "SetupError"
+    UPSTREAM_ERROR = "UpstreamError"
+    WORKER_LOST = "WorkerLost"
+
+    @classmethod
+    def _missing_(cls, value: object) -> FailureKind | None:
+        if not isinstance(value, str):
+            return None
+        unknown = str.__new__(cls, value)
+        unknown._name_, unknown._value_ = "UNKNOWN", value
+        return unknown
+
+
 class DeathCause(enum.StrEnum):
     """Where the cause of a desktop's death lies, as far as those who watch over it can tell."""
 
@@ -85,6 +132,8 @@ class DeskrollError(Exception):
     """Everything that deskroll raises on purpose. `str(error)` is complete for a person: no traceback needed."""
 
     failure: FailureClass | None = None
+    kind: FailureKind | None = None
+    """What it is stored as, of those that carry a failure class; a class made from another has that one's."""
     unforeseen: BaseException | None = None
     """What a boundary caught and turned into this: an exception that nobody raised for people to read."""
     trace: str = ""
@@ -119,6 +168,7 @@ class ActionError(DeskrollError):
     """An action is malformed; the message names the field and the allowed values, so a model can mend it."""
 
     failure = FailureClass.AGENT
+    kind = FailureKind.ACTION_ERROR
 
 
 class ToolError(DeskrollError):
@@ -129,34 +179,45 @@ class AgentError(DeskrollError):
     """The agent's own code or output failed."""
 
     failure = FailureClass.AGENT
+    kind = FailureKind.AGENT_ERROR
 
 
 class ModelError(DeskrollError):
     """The model server failed."""
 
     failure = FailureClass.MODEL
+    kind = FailureKind.MODEL_ERROR
 
 
 class DesktopError(DeskrollError):
     """The desktop failed."""
 
     failure = FailureClass.DESKTOP
+    kind = FailureKind.DESKTOP_ERROR
 
 
 class BootError(DesktopError):
     """A desktop did not come up."""
 
+    kind = FailureKind.BOOT_ERROR
+
 
 class DesktopTimeout(DesktopError):
     """A call to a desktop did not finish before its deadline."""
+
+    kind = FailureKind.DESKTOP_TIMEOUT
 
 
 class DesktopStalled(DesktopError):
     """What a desktop was asked for did not end, and the watchdog stopped it; that is evidence against nobody."""
 
+    kind = FailureKind.DESKTOP_STALLED
+
 
 class DesktopLost(DesktopError):
     """A desktop is gone or a part of it died; it must be replaced."""
+
+    kind = FailureKind.DESKTOP_LOST
 
     def __init__(self, message: str, cause: DeathCause = DeathCause.UNKNOWN) -> None:
         super().__init__(message)
@@ -166,21 +227,31 @@ class DesktopLost(DesktopError):
 class ResetError(DesktopError):
     """A desktop could not be reset; it must be replaced."""
 
+    kind = FailureKind.RESET_ERROR
+
 
 class LeaseLost(DesktopError):
     """The lease on a desktop is over: expired, taken back, or its pool is gone. Nothing more may be done with it."""
+
+    kind = FailureKind.LEASE_LOST
 
 
 class NoDesktop(DesktopError):
     """A pool cannot serve a request for a desktop; the message says why and what to do."""
 
+    kind = FailureKind.NO_DESKTOP
+
 
 class PoolGone(NoDesktop):
     """A pool serves nobody at the moment: it does not answer, is being stopped, or hands out nothing any more."""
 
+    kind = FailureKind.POOL_GONE
+
 
 class GuestError(DesktopError):
     """The guest answered a request with an error; the desktop itself is alive."""
+
+    kind = FailureKind.GUEST_ERROR
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -190,29 +261,35 @@ class GuestError(DesktopError):
 class CommandTimeout(GuestError):
     """A command did not end in time, and the guest has killed it; the desktop itself is alive."""
 
+    kind = FailureKind.COMMAND_TIMEOUT
+
 
 class SetupError(DeskrollError):
     """A task could not be prepared."""
 
     failure = FailureClass.SETUP
+    kind = FailureKind.SETUP_ERROR
 
 
 class EvaluatorError(DeskrollError):
     """An attempt could not be judged."""
 
     failure = FailureClass.EVALUATOR
+    kind = FailureKind.EVALUATOR_ERROR
 
 
 class EnvError(DeskrollError):
     """An environment or one of its tools has a bug."""
 
     failure = FailureClass.ENV
+    kind = FailureKind.ENV_ERROR
 
 
 class WorkerLost(DeskrollError):
     """The process that ran an episode died or hung."""
 
     failure = FailureClass.WORKER
+    kind = FailureKind.WORKER_LOST
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:

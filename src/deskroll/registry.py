@@ -1,4 +1,4 @@
-"""Names of the parts that can be chosen: providers, and later environments, agents and the like.
+"""Names of the parts that can be chosen: the seven kinds of plug-in (`plugins.py`), and suites of tasks.
 
 Owns the one table of what deskroll brings along, and the four ways to name a part: its short name in the
 table, the name of an entry point in the group `deskroll.<kind>` (plug-ins), a path `package.module:Attribute`, or a
@@ -31,6 +31,8 @@ class Entry:
     extra: str | None = None
     """The pip extra that it needs; none where the core is enough."""
     summary: str = ""
+    source: str = "built in"
+    """Whose it is: the distribution of a plug-in."""
 
 
 TABLE: Mapping[str, tuple[Entry, ...]] = {
@@ -51,6 +53,7 @@ TABLE: Mapping[str, tuple[Entry, ...]] = {
         Entry("osworld", "deskroll.envs.osworld.env:OSWorldEnv", summary="a desktop: OSWorld's tasks, or your own"),
         Entry("math", "deskroll.envs.math:MathEnv", extra="math", summary="questions with a calculator"),
         Entry("py", "deskroll.envs.python:PythonEnv", extra="py", summary="questions with a Python of their own"),
+        Entry("shell", "deskroll.envs.shell:ShellEnv", extra="py", summary="a terminal without a desktop"),
         Entry("web", "deskroll.envs.web:WebEnv", extra="web", summary="questions with web search and pages"),
         Entry("rag", "deskroll.envs.rag:RagEnv", extra="rag", summary="questions about documents of yours"),
     ),
@@ -65,11 +68,51 @@ TABLE: Mapping[str, tuple[Entry, ...]] = {
         Entry("random", "deskroll.agents.random:RandomAgent", summary="acts at random, the same on every attempt"),
         Entry("noop", "deskroll.agents.noop:NoopAgent", summary="says at once that it is done"),
     ),
+    "model": (
+        Entry("openai", "deskroll.models.openai:OpenAIModel", summary="OpenAI's protocol, as most servers speak it"),
+        Entry("anthropic", "deskroll.models.anthropic:AnthropicModel", summary="Anthropic's Messages API"),
+        Entry("scripted", "deskroll.models.scripted.model:ScriptedModel", summary="answers from a script"),
+    ),
+    "backend": (
+        Entry("process", "deskroll.rollout.backends.process:ProcessBackend", summary="worker processes here"),
+        Entry("inline", "deskroll.rollout.backends.inline:InlineBackend", summary="the run's own process: to debug"),
+    ),
+    "action_space": (
+        Entry("computer_13", "deskroll.envs.osworld.spaces:Computer13", summary="OSWorld's actions, by name"),
+        Entry("pyautogui", "deskroll.envs.osworld.spaces:Pyautogui", summary="Python code with pyautogui"),
+        Entry(
+            "claude_computer_use",
+            "deskroll.envs.osworld.spaces:ClaudeComputerUse",
+            summary="the actions of Anthropic's computer tool",
+        ),
+    ),
+    "observation": (
+        Entry("screenshot", "deskroll.envs.osworld.observations:Screenshot", summary="the screen"),
+        Entry("a11y_tree", "deskroll.envs.osworld.observations:A11yTree", summary="a table of what is on the screen"),
+        Entry("screenshot_a11y_tree", "deskroll.envs.osworld.observations:ScreenshotA11yTree", summary="both of them"),
+        Entry(
+            "som",
+            "deskroll.envs.osworld.observations:SetOfMarks",
+            summary="the screen with numbered boxes",
+        ),
+    ),
     "suite": (
         Entry("desk", "deskroll.suites:DESK", summary="tasks on Debian's own programs, offline, with their solutions"),
     ),
 }
 """What deskroll brings along, by kind."""
+BASES: Mapping[str, str] = {
+    "provider": "deskroll.desktops.providers.base:Provider",
+    "env": "deskroll.envs.base:Env",
+    "agent": "deskroll.agents.base:Agent",
+    "model": "deskroll.models.plugin:ModelPlugin",
+    "backend": "deskroll.rollout.backends.base:Backend",
+    "action_space": "deskroll.envs.osworld.action_space:ActionSpace",
+    "observation": "deskroll.envs.osworld.observation:ObservationType",
+}
+"""The class that plug-ins of each kind are made from."""
+KINDS = tuple(BASES)
+"""The kinds of plug-in; a suite is none: it is a folder of tasks."""
 
 
 class Registry:
@@ -141,6 +184,7 @@ def _plug_ins(kind: str) -> list[Entry]:
             point.name,
             f"{point.module}:{point.attr}",
             summary=f"plug-in of {point.dist.name}" if point.dist else "",
+            source=f"{point.dist.name} {point.dist.version}" if point.dist else "a plug-in",
         )
         for point in sorted(found, key=lambda point: (point.name, point.value))
     ]

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from deskroll.actions import ACTIONS, Action
-from deskroll.errors import DeathCause, DeskrollError, DesktopLost, FailureClass, InputError
+from deskroll.errors import DeathCause, DeskrollError, DesktopLost, FailureClass, FailureKind, InputError
 
 _log = logging.getLogger(__name__)
 
@@ -185,8 +185,7 @@ class Failure(Record, frozen=True):
     """What went wrong, whose fault it was and what happened to whom."""
 
     failure_class: FailureClass
-    kind: str
-    """The name of the error class, e.g. `DesktopLost`."""
+    kind: FailureKind
     message: str
     cause: DeathCause | None = None
     """Where the cause lies, of a desktop that was lost; None for every other failure."""
@@ -196,10 +195,10 @@ class Failure(Record, frozen=True):
     @classmethod
     def of(cls, error: DeskrollError) -> Failure:
         """The record of an error that carries its class."""
-        if error.failure is None:
+        if error.failure is None or error.kind is None:
             raise ValueError(f"{type(error).__name__} has no failure class: put a boundary() around its origin")
         cause = error.cause if isinstance(error, DesktopLost) else None
-        return cls(failure_class=error.failure, kind=type(error).__name__, message=str(error), cause=cause)
+        return cls(failure_class=error.failure, kind=error.kind, message=str(error), cause=cause)
 
 
 class Sent(Record, frozen=True):

@@ -26,7 +26,7 @@ class PictureEnv(ToolEnv):
         return decode(call)
 
     async def reset(self) -> Observation:
-        return Observation(instruction=self._task.instruction, screenshot=png(0))
+        return Observation(instruction=self.task.instruction, screenshot=png(0))
 
     async def step(self, actions: Sequence[Action]) -> TurnResult:
         self._steps += 1

@@ -12,13 +12,17 @@ from typing import Any
 
 from deskroll.actions import Action
 from deskroll.agents import Agent, AgentContext, agent_kind, agent_settings
-from deskroll.envs.osworld.spaces import SPACES
+from deskroll.config import Settings
+from deskroll.envs.osworld.action_space import action_space
 from deskroll.errors import ActionError
 from deskroll.models.base import Model
 from deskroll.models.scripted import Script, ScriptedServer, Turn
+from deskroll.registry import TABLE
 from deskroll.types import Observation, Task, ToolRequest
 from tests.agents.talk import Notes
 from tests.models.servers import client
+
+SPACES = {entry.name: action_space(entry.name)(Settings()) for entry in TABLE["action_space"]}
 
 SCREEN = (1920, 1080)
 TASK = Task(id="task-1", instruction="Do it.")

@@ -249,9 +249,10 @@ def test_agents_are_chosen_by_name_and_their_options_checked() -> None:
 @pytest.mark.parametrize(
     ("path", "lacks"),
     [
-        ("deskroll.envs.math:MathEnv", "it has no act; docs/agents.md"),
-        ("deskroll.errors:plain", r"it has no Settings \(a class made from deskroll.config.Settings\); docs"),
-        ("tests.agents.talk:BEGIN", "it has no act, no Settings"),
+        ("deskroll.envs.math:MathEnv", "it is not made from deskroll.agents.Agent; see docs/plugins.md"),
+        ("deskroll.errors:plain", "it is not made from"),
+        ("tests.agents.talk:BEGIN", "it is not made from"),
+        ("deskroll.agents:Agent", "it has no act; see docs/plugins.md"),
     ],
 )
 def test_what_is_no_agent_is_refused(path: str, lacks: str) -> None:

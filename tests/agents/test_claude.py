@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from deskroll.actions import Action, Answer, Click, Done, Fail, Hotkey, MoveTo, Scroll, Typing, Wait
-from deskroll.agents import Agent, agent_kind, dialect_of
-from deskroll.models.anthropic import AnthropicMessages
-from deskroll.models.openai import OpenAIChat
+from deskroll.agents import Agent, agent_kind, agents_model
+from deskroll.models.anthropic import AnthropicModel
+from deskroll.models.openai import OpenAIModel
+from deskroll.models.settings import ModelSettings
 from deskroll.types import Observation
 from tests.agents.screens import BEGIN, LATER, agent, picture
 from tests.agents.talk import Notes
@@ -166,9 +167,9 @@ async def test_old_screens_are_withheld() -> None:
 
 
 def test_its_client_speaks_the_other_protocol() -> None:
-    assert dialect_of(agent_kind("claude")) is AnthropicMessages
+    assert agents_model(agent_kind("claude"), ModelSettings()) is AnthropicModel
     for name in ("chat", "uitars", "noop"):
-        assert dialect_of(agent_kind(name)) is OpenAIChat
+        assert agents_model(agent_kind(name), ModelSettings()) is OpenAIModel
 
 
 async def test_tree_and_terminal_go_with_the_last_result() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskroll.actions import Action, Answer, Click, Done, DragTo, Fail, Press, Typing, Wait, check
-from deskroll.agents import agent_kind, model_protocol
+from deskroll.agents import agent_kind
 from deskroll.agents.oracle import OracleAgent, OracleSettings
 from deskroll.agents.targets import Target, rows
 from deskroll.errors import AgentError, InputError
@@ -191,8 +191,8 @@ async def test_nothing_is_done_by_noop() -> None:
 
 
 def test_they_say_that_they_need_no_model() -> None:
-    assert [model_protocol(agent_kind(name)) for name in ("oracle", "random", "noop", "adapter")] == ["none"] * 4
-    assert [model_protocol(agent_kind(name)) for name in ("chat", "prompt", "qwen", "claude")] == ["openai"] * 3 + [
+    assert [agent_kind(name).protocol for name in ("oracle", "random", "noop", "adapter")] == ["none"] * 4
+    assert [agent_kind(name).protocol for name in ("chat", "prompt", "qwen", "claude")] == ["openai"] * 3 + [
         "anthropic"
     ]
 

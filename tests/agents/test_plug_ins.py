@@ -88,4 +88,5 @@ def test_an_agent_of_another_protocol_says_which_variables_it_wants(
     assert "set ANTHROPIC_BASE_URL (or model.base_url) and ANTHROPIC_API_KEY" in nobody.err
     scripted = deskroll(*command, "--model", "scripted:s.yaml", cwd=tmp_path, env=env)
     assert scripted.code == 2
-    assert "a script speaks OpenAI's protocol" in scripted.err
+    assert "'scripted:" in scripted.err
+    assert "speaks the protocol openai; this agent needs one that speaks anthropic" in scripted.err

@@ -191,7 +191,7 @@ async def test_a_truncated_framebuffer_is_the_doing_of_a_program_inside(pool: Po
 
 @pytest.mark.parametrize("cause", DeathCause)
 async def test_a_holder_elsewhere_hears_of_the_cause(tmp_path: Path, cause: DeathCause) -> None:
-    settings = SimSettings.parse({"step_crashes": "1", "dies_of": cause})
+    settings = SimSettings.model_validate({"step_crashes": "1", "dies_of": cause})
     listen = Listen(path=str(tmp_path / "pool.sock"))
     async with (
         Pool(SimProvider(settings), PoolConfig(num_vms=1)) as sims,

@@ -16,8 +16,9 @@ import pytest
 from deskroll.actions import Typing
 from deskroll.desktops.base import DesktopSpec, Observe
 from deskroll.desktops.guest.client import GuestDesktop
+from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.local import places
-from deskroll.desktops.providers.local.provider import LocalProvider
+from deskroll.desktops.providers.local.provider import LocalProvider, LocalSettings
 from deskroll.errors import BootError, DesktopError, DesktopLost, InputError
 from deskroll.host.control_group import can_make_groups
 from tests.desktops.conftest import Boot, host_processes, leftovers, sandbox_pid
@@ -435,7 +436,7 @@ async def test_many_at_once(boot: Boot) -> None:
 
 
 async def test_without_a_sandbox(runtime_folder: Path) -> None:
-    async with LocalProvider(isolation="none") as local:
+    async with LocalProvider(LocalSettings(isolation="none")) as local:
         address = await local.boot(DesktopSpec(width=640, height=480))
         async with GuestDesktop(address) as desktop:
             await desktop.launch(["xterm", "-e", "sleep 1000"])
@@ -447,7 +448,7 @@ async def test_without_a_sandbox(runtime_folder: Path) -> None:
 
 
 async def test_a_killed_keeper_without_a_sandbox_leaves_nothing(runtime_folder: Path) -> None:
-    async with LocalProvider(isolation="none") as local:
+    async with LocalProvider(LocalSettings(isolation="none")) as local:
         address = await local.boot(SMALL)
         keeper = psutil.Process(sandbox_pid(address))
         processes = keeper.children(recursive=True)
@@ -477,5 +478,5 @@ async def test_impossible_specs_are_refused(provider: LocalProvider, spec: Deskt
 
 
 def test_unknown_isolation_is_refused() -> None:
-    with pytest.raises(InputError, match="isolation is 'chroot'; allowed: bwrap, none"):
-        LocalProvider(isolation="chroot")
+    with pytest.raises(InputError, match=r"isolation: .*'bwrap' or 'none'.*chroot"):
+        make_provider("local", {"isolation": "chroot"})

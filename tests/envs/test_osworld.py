@@ -43,7 +43,7 @@ def judged(result: dict[str, Any], expected: str = "42") -> dict[str, Any]:
 @pytest_asyncio.fixture
 async def desktop() -> AsyncIterator[GuestDesktop]:
     """A simulated one, whose files and commands are judged as if they were another's."""
-    settings = SimSettings.parse({"boot": "0", "step": "0"})
+    settings = SimSettings.model_validate({"boot": "0", "step": "0"})
     async with SimProvider(settings) as provider:
         address = await provider.boot(DesktopSpec(width=320, height=240))
         async with GuestDesktop(msgspec.structs.replace(address, simulated=False)) as guest:
@@ -168,10 +168,10 @@ async def test_calls_are_actions(desktop: GuestDesktop) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("", "computer: the arguments are no JSON"),
-        ("{", "computer: the arguments are no JSON"),
-        ("[" * 100_000, "computer: the arguments are no JSON"),
-        ("[]", r"the arguments are no object"),
+        ("", "computer: the arguments are not valid JSON"),
+        ("{", "computer: the arguments are not valid JSON"),
+        ("[" * 100_000, "computer: the arguments are not valid JSON"),
+        ("[]", r"the arguments are not an object"),
         ("{}", "lacks action_type"),
         ({"action_type": "FLY"}, "action_type"),
         ({"action_type": "CLICK", "parameters": {"xx": 320, "y": 0}}, "did you mean x"),

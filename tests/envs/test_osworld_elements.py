@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 from deskroll.desktops.x11.atspi_xml import NAMESPACES
 from deskroll.envs.osworld.elements import Element, elements, marked_table, table
-from deskroll.envs.osworld.marks import marked
+from deskroll.envs.osworld.marks import mark
 
 DECLARED = " ".join(f'xmlns:{prefix}="{uri}"' for prefix, uri in NAMESPACES.items())
 SEEN = 'st:showing="true" st:visible="true" st:enabled="true"'
@@ -91,7 +91,7 @@ def element(x: int, y: int, width: int = 40, height: int = 20) -> Element:
 def test_marks_are_drawn_around_what_is_to_be_seen() -> None:
     before = screen()
     there, blank, outside, beyond = element(15, 15), element(120, 50), element(500, 500), element(15, 15, 900, 900)
-    picture, kept = marked(before, [blank, there, outside, beyond])
+    picture, kept = mark(before, [blank, there, outside, beyond])
     assert kept == [there, element(15, 15, 185, 85)], "of the last one, what is on the screen"
     image = Image.open(io.BytesIO(picture))
     assert image.size == (200, 100)

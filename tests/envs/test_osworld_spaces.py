@@ -12,12 +12,16 @@ from PIL import Image
 
 from deskroll.actions import Action, Click, Done, DragTo, Fail, Hotkey, MoveTo, Typing
 from deskroll.actions.union import Script, Wait
+from deskroll.config import Settings
+from deskroll.envs.osworld.action_space import action_space
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.scaling import Scale
 from deskroll.envs.osworld.settings import OSWorldSettings
-from deskroll.envs.osworld.spaces import SPACES
 from deskroll.errors import ActionError
+from deskroll.registry import TABLE
 from deskroll.types import ToolRequest
+
+SPACES = {entry.name: action_space(entry.name)(Settings()) for entry in TABLE["action_space"]}
 
 MARKS = [(10, 20), (300, 200)]
 
@@ -99,8 +103,8 @@ def test_a_call_is_read(space: str, arguments: object, expected: list[Action]) -
 @pytest.mark.parametrize(
     ("space", "arguments", "said"),
     [
-        ("computer_13", "{broken", "the arguments are no JSON"),
-        ("computer_13", "[1]", "the arguments are no object"),
+        ("computer_13", "{broken", "the arguments are not valid JSON"),
+        ("computer_13", "[1]", "the arguments are not an object"),
         ("computer_13", {"action_type": "CLICK", "parameters": {"xx": 640, "y": 0}}, "unknown parameter 'xx'"),
         ("computer_13", {"action_type": "CLICK", "parameters": {"mark": 3}}, "mark is 3; allowed: 1 to 2"),
         ("computer_13", {"action_type": "CLICK", "parameters": {"mark": True}}, "mark is True"),

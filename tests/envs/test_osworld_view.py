@@ -123,7 +123,7 @@ async def test_a_mark_is_the_middle_of_the_box_that_is_drawn(
     Image.effect_noise((320, 240), 60).save(noise, "PNG")
     for width, height in ((320, 240), (160, 120)):
         view = View(OSWorldSettings(**SMALL, observation_type="som", image_width=width, image_height=height))
-        await view.shown(StepResult(screenshot=noise.getvalue(), tree=long))
+        await view.show(StepResult(screenshot=noise.getvalue(), tree=long))
         (action,) = view.decode(MARK_1)
         assert isinstance(action, Click)
         assert (action.x, action.y) == pytest.approx(middle, abs=320 // width)
@@ -132,16 +132,16 @@ async def test_a_mark_is_the_middle_of_the_box_that_is_drawn(
 @pytest.mark.parametrize("after", [None, "<broken", tree()], ids=["no tree", "a broken tree", "an empty tree"])
 async def test_marks_are_those_of_the_screen_that_is_shown(after: str | None) -> None:
     view = View(OSWorldSettings(**SMALL, observation_type="som"))
-    await view.shown(StepResult(screenshot=screen(), tree=SAVE))
+    await view.show(StepResult(screenshot=screen(), tree=SAVE))
     assert view.decode(MARK_1) == (Click(x=35, y=25),)
-    await view.shown(StepResult(screenshot=screen(), tree=after))
+    await view.show(StepResult(screenshot=screen(), tree=after))
     with pytest.raises(ActionError, match="nothing is marked on this screen"):
         view.decode(MARK_1)
 
 
 async def test_numbers_of_the_table_can_be_named_where_there_is_no_picture() -> None:
     view = View(OSWorldSettings(**SMALL, observation_type="som"))
-    seen = await view.shown(StepResult(tree=SAVE))
+    seen = await view.show(StepResult(tree=SAVE))
     assert rows(seen.accessibility_tree)[1][0] == "1"
     assert view.decode(MARK_1) == (Click(x=35, y=25),)
 
@@ -150,12 +150,12 @@ async def test_numbers_of_the_table_can_be_named_where_there_is_no_picture() -> 
 async def test_the_tree_itself_goes_with_the_table_where_the_agent_reads_it(kind: str) -> None:
     view = View(OSWorldSettings(**SMALL, observation_type=kind), raw_tree=True)
     assert not view.observe.shown_only
-    assert (await view.shown(StepResult(tree=SAVE))).raw_tree == SAVE
-    assert (await view.shown(StepResult())).raw_tree is None
-    assert (await view.shown(StepResult(tree=f"<!DOCTYPE d>{SAVE}"))).raw_tree is None, "nobody shall parse that"
+    assert (await view.show(StepResult(tree=SAVE))).raw_tree == SAVE
+    assert (await view.show(StepResult())).raw_tree is None
+    assert (await view.show(StepResult(tree=f"<!DOCTYPE d>{SAVE}"))).raw_tree is None, "nobody shall parse that"
     view = View(OSWorldSettings(**SMALL, observation_type=kind))
     assert view.observe.shown_only, "nobody wants more than the table"
-    seen = await view.shown(StepResult(tree=SAVE))
+    seen = await view.show(StepResult(tree=SAVE))
     assert seen.accessibility_tree
     assert seen.raw_tree is None
 
@@ -164,7 +164,7 @@ async def test_on_a_picture_of_another_size_the_tree_says_where_things_are_there
     settings = OSWorldSettings(**SMALL, observation_type="a11y_tree", image_width=160, image_height=120)
     view = View(settings, raw_tree=True)
     thin = f'<label name="l" {SEEN} cp:screencoord="(301, -5)" cp:size="(1, 0)"/>'
-    raw = (await view.shown(StepResult(tree=SAVE.replace("</desktop", f"{thin}</desktop")))).raw_tree or ""
+    raw = (await view.show(StepResult(tree=SAVE.replace("</desktop", f"{thin}</desktop")))).raw_tree or ""
     (button,) = elements(raw)
     assert (button.x, button.y, button.width, button.height) == (7, 7, 20, 10)
     assert 'cp:screencoord="(150, -3)" cp:size="(1, 0)"' in raw

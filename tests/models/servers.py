@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from deskroll.models.client import ModelClient
 from deskroll.models.messages import Message
+from deskroll.models.openai import OpenAIModel
 from deskroll.models.settings import ModelSettings
 from deskroll.types import Event
 
@@ -82,6 +82,6 @@ def said(text: str | None = "fine", **fields: object) -> dict[str, object]:
     return {"choices": [choice], "usage": {"prompt_tokens": 100, "completion_tokens": 10}, **fields}
 
 
-def client(url: str, sink: Noted | None = None, env: dict[str, str] | None = None, **fields: object) -> ModelClient:
+def client(url: str, sink: Noted | None = None, env: dict[str, str] | None = None, **fields: object) -> OpenAIModel:
     settings = {"base_url": url, "backoff": 0.001, "timeout": 30, **fields}
-    return ModelClient(ModelSettings.model_validate(settings), sink=sink, env=env or {})
+    return OpenAIModel(ModelSettings.model_validate(settings), sink=sink, env=env or {})

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from deskroll.errors import ConfigError, ModelError
-from deskroll.models.anthropic import ANTHROPIC, AnthropicMessages, translated
+from deskroll.models.anthropic import ANTHROPIC, AnthropicModel, translated
 from deskroll.models.base import ContextTooLong, ModelForbidden
-from deskroll.models.client import ModelClient
 from deskroll.models.messages import Message
 from deskroll.models.settings import ModelSettings
 from deskroll.types import Completion, ToolRequest
@@ -42,11 +41,9 @@ def text(words: str) -> dict[str, Any]:
 FINE = said(text("fine"))
 
 
-def client(url: str, sink: Noted | None = None, **fields: Any) -> ModelClient:
+def client(url: str, sink: Noted | None = None, **fields: Any) -> AnthropicModel:
     settings = {"name": "claude-test", "base_url": url, "backoff": 0.001, "timeout": 30, **fields}
-    return ModelClient(
-        ModelSettings.model_validate(settings), AnthropicMessages, sink=sink, env={"ANTHROPIC_API_KEY": KEY}
-    )
+    return AnthropicModel(ModelSettings.model_validate(settings), sink=sink, env={"ANTHROPIC_API_KEY": KEY})
 
 
 async def test_a_request_is_as_the_api_wants_it() -> None:
@@ -164,7 +161,7 @@ async def test_who_is_not_there_is_named_with_its_own_variable() -> None:
 
 def test_address_and_key_come_from_variables_of_its_own() -> None:
     env = {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": "other", "OPENAI_BASE_URL": "http://elsewhere/v1"}
-    endpoint = ModelClient(ModelSettings(), AnthropicMessages, env=env).address
+    endpoint = AnthropicModel(ModelSettings(), env=env).address
     assert endpoint.shown == "https://api.anthropic.com/v1"
     assert endpoint.key is not None
     assert endpoint.key.get_secret_value() == KEY

@@ -9,9 +9,8 @@ import pytest
 
 from deskroll.clocks import running_time
 from deskroll.errors import ModelError
-from deskroll.models.anthropic import AnthropicMessages
+from deskroll.models.anthropic import AnthropicModel
 from deskroll.models.base import ModelCall, Sampling
-from deskroll.models.client import ModelClient
 from deskroll.models.settings import ModelSettings
 from tests.models.servers import QUESTION, TOOLS, Noted, canned, client, http, said
 
@@ -48,7 +47,7 @@ async def test_anthropics_messages_are_sampled_by_the_call_too() -> None:
     answer = http({"content": [{"type": "text", "text": "fine"}]})
     async with canned(answer) as server:
         settings = ModelSettings(name="m", base_url=server.url)
-        async with ModelClient(settings, AnthropicMessages, env={}) as model:
+        async with AnthropicModel(settings, env={}) as model:
             completion = await model.complete(QUESTION, call=ModelCall(sampling=Sampling(stop=("x",), seed=3)))
         body = json.loads(server.bodies[-1])
         assert (body["stop_sequences"], body["max_tokens"]) == (["x"], 8192)

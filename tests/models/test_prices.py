@@ -10,7 +10,7 @@ import pytest
 from yarl import URL
 
 from deskroll.errors import ConfigError
-from deskroll.models.client import ModelClient
+from deskroll.models.openai import OpenAIModel
 from deskroll.models.prices import ListPrice, Price, TokenCount, load_prices, price_of
 from deskroll.models.settings import ModelSettings
 from tests.models.servers import QUESTION, canned, http, said
@@ -96,7 +96,7 @@ async def test_prices_of_your_own_hold_for_a_server_of_your_own(tmp_path: Path) 
     async with canned(http(said())) as server:
         for name in ("mine", "gpt-4.1", "gpt-4o"):
             settings = ModelSettings(base_url=server.url, name=name)
-            async with ModelClient(settings, prices=load_prices(file), env={}) as model:
+            async with OpenAIModel(settings, prices=load_prices(file), env={}) as model:
                 costs[name] = (await model.complete(QUESTION)).cost_usd
     assert costs == {
         "mine": pytest.approx((100 * 3 + 10 * 4) / 1e6),
@@ -112,6 +112,6 @@ async def test_no_list_price_holds_for_a_server_of_ones_own(monkeypatch: pytest.
         monkeypatch.setenv("http_proxy", server.url.removesuffix("/v1"))
         costs = []
         for url in (server.url, "http://10.255.255.1/v1", "http://api.openai.com/v1"):
-            async with ModelClient(ModelSettings(base_url=url, name="gpt-4.1"), env={}) as model:
+            async with OpenAIModel(ModelSettings(base_url=url, name="gpt-4.1"), env={}) as model:
                 costs.append((await model.complete(QUESTION)).cost_usd)
     assert costs == [None, None, pytest.approx((100 * 2 + 10 * 8) / 1e6)]

@@ -15,9 +15,8 @@ from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 from deskroll.actions import Action, Answer
-from deskroll.agents.base import AgentContext, ModelProtocol
+from deskroll.agents.base import NO_MODEL, Agent
 from deskroll.agents.chat import ChatAgent
-from deskroll.config import Settings
 from deskroll.envs.base import Ending, EnvContext, TurnResult
 from deskroll.envs.math import MathEnv
 from deskroll.envs.osworld.env import OSWorldEnv
@@ -54,7 +53,7 @@ class CrashingEnv(MathEnv):
     """Takes its process with it."""
 
     async def reset(self) -> Observation:
-        _crash(self._task)
+        _crash(self.task)
         return await super().reset()
 
 
@@ -100,9 +99,9 @@ class DyingEnv(OSWorldEnv):
     _together: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Barrier]] = WeakKeyDictionary()
 
     async def step(self, actions: Sequence[Action]) -> TurnResult:
-        if many := self._task.metadata.get("together"):
+        if many := self.task.metadata.get("together"):
             await self._together.setdefault(asyncio.get_running_loop(), asyncio.Barrier(int(many))).wait()
-        cause = DeathCause(self._task.metadata.get("cause", "inside"))
+        cause = DeathCause(self.task.metadata.get("cause", "inside"))
         raise DesktopLost(f"desktop {self._desktop.id} is gone", cause)
 
 
@@ -118,17 +117,17 @@ class OddEnv(MathEnv):
 
     @property
     def tools(self) -> Sequence[Tool]:
-        if self._task.metadata.get("odd") == "tools":
+        if self.task.metadata.get("odd") == "tools":
             raise KeyError("the environment's own bug")
         return super().tools
 
     def decode(self, call: ToolRequest) -> Sequence[Action]:
-        if self._task.metadata.get("odd") == "decode":
+        if self.task.metadata.get("odd") == "decode":
             raise KeyError("the environment's own bug")
         return super().decode(call)
 
     async def score(self, ending: Ending) -> Score:
-        match self._task.metadata.get("odd"):
+        match self.task.metadata.get("odd"):
             case "nan":
                 return Score(value=math.nan, reason="not a number")
             case "float":
@@ -136,7 +135,7 @@ class OddEnv(MathEnv):
         return await super().score(ending)
 
     async def close(self) -> None:
-        if self._task.metadata.get("odd") == "close":
+        if self.task.metadata.get("odd") == "close":
             raise KeyError("it cannot be closed")
 
 
@@ -166,7 +165,7 @@ class LeakyEnv(MathEnv):
         await self._leak("close")
 
     async def _leak(self, where: str) -> None:
-        if self._task.metadata.get("leaks") == where:
+        if self.task.metadata.get("leaks") == where:
             await await_something_cancelled()
 
 
@@ -210,17 +209,8 @@ class LeavingEnv(MathEnv):
         raise KeyboardInterrupt
 
 
-class NoSettings(Settings):
-    """Nothing to choose."""
-
-
-class AnsweringAgent:
+class AnsweringAgent(Agent):
     """Needs no model."""
-
-    Settings: ClassVar[type[NoSettings]] = NoSettings
-
-    def __init__(self, context: AgentContext, settings: NoSettings) -> None:
-        pass
 
     async def act(self, observation: Observation) -> Decision:
         return Decision(actions=(Answer(text="42"),))
@@ -236,7 +226,7 @@ class BrokenAgent(AnsweringAgent):
 class SlowAgent(AnsweringAgent):
     """Asks no model, and takes its time."""
 
-    protocol: ClassVar[ModelProtocol] = "none"
+    protocol: ClassVar[str] = NO_MODEL
 
     async def act(self, observation: Observation) -> Decision:
         await asyncio.sleep(3600)

@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from deskroll.actions import ToolCall
-from deskroll.agents.base import AgentContext
+from deskroll.agents.base import Agent, AgentContext
 from deskroll.config import Settings
 from deskroll.envs.base import Ending
 from deskroll.envs.math import MathEnv
@@ -32,7 +32,7 @@ class BrokenOptions(Settings):
     service_token: str = ""
 
 
-class BrokenAgent:
+class BrokenAgent(Agent):
     """Fails two calls deep, and says a secret on its way."""
 
     Settings: ClassVar[type[BrokenOptions]] = BrokenOptions
@@ -64,7 +64,7 @@ class BrokenEnv(MathEnv):
         self._fail("close")
 
     def _fail(self, where: str) -> None:
-        if self._task.metadata.get("fails") == where:
+        if self.task.metadata.get("fails") == where:
             raise ArithmeticError(f"in {where}")
 
 

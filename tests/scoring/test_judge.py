@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskroll.errors import EvaluatorError, FailureClass
-from deskroll.models.client import ModelClient
+from deskroll.models.openai import OpenAIModel
 from deskroll.models.scripted import FaultKind, Faults, Reply, Script, ScriptedServer, ToolUse, Turn
 from deskroll.scoring import score_answer
 from deskroll.scoring.judge import LONGEST_SHOWN, judge
@@ -37,7 +37,7 @@ BLOCKS = re.compile(
 class Bench:
     """A judge and the server behind it."""
 
-    model: ModelClient
+    model: OpenAIModel
     server: ScriptedServer
 
     async def score(self, answer: str = "Lutetia", reference: str = "Paris", **options: int) -> Score:

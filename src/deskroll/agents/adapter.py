@@ -28,7 +28,7 @@ from pydantic import ConfigDict, Field
 from deskroll.actions import Action, Done, Fail, Wait, computer13, pyautogui_code
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Picture, Size
-from deskroll.agents.base import AgentContext, ModelProtocol
+from deskroll.agents.base import NO_MODEL, Agent, AgentContext
 from deskroll.agents.image import image_size
 from deskroll.config import Settings
 from deskroll.errors import ActionError, AgentError, InputError, plain
@@ -52,19 +52,18 @@ class AdapterSettings(Settings):
     """How often in a row a prediction that holds no usable action is made again."""
 
 
-class AdapterAgent:
+class AdapterAgent(Agent):
     """One attempt of somebody else's agent."""
 
     Settings: ClassVar[type[AdapterSettings]] = AdapterSettings
-    protocol: ClassVar[ModelProtocol] = "none"
+    protocol: ClassVar[str] = NO_MODEL
     reads_tree: ClassVar[bool] = True
     code_options: ClassVar[tuple[str, ...]] = ("class", "target")
 
     def __init__(self, context: AgentContext, settings: AdapterSettings) -> None:
+        super().__init__(context, settings)
         self._screen = context.require_screen("adapter")
         self._shown = context.shown or self._screen
-        self._conversation_log = context.log
-        self._settings = settings
         self._agent: Any = None
         self._instruction = ""
         self._seen = Observation()
@@ -76,8 +75,8 @@ class AdapterAgent:
         if self._agent is None:
             self._instruction = observation.instruction
             if observation.screenshot:
-                self._conversation_log.screen(observation.screenshot)  # the beginning: no step holds it
-            self._agent = await in_thread(lambda: _made(self._settings), "the adapted agent")
+                self.context.log.screen(observation.screenshot)  # the beginning: no step holds it
+            self._agent = await in_thread(lambda: _made(self.settings), "the adapted agent")
         if observation.screenshot or observation.accessibility_tree or observation.terminal:
             self._seen = observation
         predicted = await in_thread(
@@ -103,7 +102,7 @@ class AdapterAgent:
     def _again(self, problem: str, predicted: object) -> Decision:
         self._useless += 1
         decision = Decision(thought=_thought(predicted), problem=problem)
-        if self._useless <= self._settings.max_retries:
+        if self._useless <= self.settings.max_retries:
             return decision
         why = f"{self._useless} predictions in a row could not be used; the last one: {plain(problem)}"
         return msgspec.structs.replace(decision, gave_up=why)

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from deskroll.actions import Action, Answer
 from deskroll.actions.noting import noting
-from deskroll.agents.base import AgentContext
+from deskroll.agents.base import Agent, AgentContext
 from deskroll.agents.conversation import Conversation
 from deskroll.config import Settings
 from deskroll.errors import ActionError, plain
@@ -47,14 +47,13 @@ class ChatSettings(Settings):
     """The most tokens (of four characters) of an accessibility tree, a terminal or a result."""
 
 
-class ChatAgent:
+class ChatAgent(Agent):
     """One attempt's conversation with a model."""
 
     Settings: ClassVar[type[ChatSettings]] = ChatSettings
 
     def __init__(self, context: AgentContext, settings: ChatSettings) -> None:
-        self._context = context
-        self._settings = settings
+        super().__init__(context, settings)
         self._conversation = Conversation(context.log, most=settings.max_images)
         self._tools = _encoded(context) if context.tools else None
         self._open: list[tuple[ToolRequest, int]] = []
@@ -67,12 +66,12 @@ class ChatAgent:
         """Tell the model what is new and ask it."""
         if not self._begun:
             self._begun = True
-            self._conversation.add(Message.system(self._settings.system_prompt))
+            self._conversation.add(Message.system(self.settings.system_prompt))
             self._say(observation.instruction, observation)
         elif not self._useless:
             self._report(observation)
         messages, sent = self._conversation.request()
-        completion = await self._context.model.complete(messages, self._tools)
+        completion = await self.context.model.complete(messages, self._tools)
         decision = Decision(thought=completion.text, completion=completion, sent=sent)
         completion = _answerable(completion)
         self._conversation.add(Message.assistant(completion))
@@ -109,13 +108,13 @@ class ChatAgent:
         return [Answer(text=text)], {}
 
     def _decode(self, call: ToolRequest) -> Sequence[Action]:
-        return self._context.decode(call)
+        return self.context.decode(call)
 
     def _mend(self, decision: Decision, completion: Completion, wrong: dict[int, str]) -> Decision:
         """Tell the model what was wrong with its reply; every call of it gets an answer."""
         self._useless += 1
         problem = "; ".join(wrong.values())
-        if self._useless > self._settings.max_retries:
+        if self._useless > self.settings.max_retries:
             why = f"{self._useless} replies in a row could not be used; the last one: {plain(problem)}"
             return msgspec.structs.replace(decision, problem=problem, gave_up=why)
         for n, call in enumerate(completion.tool_calls):
@@ -149,11 +148,11 @@ class ChatAgent:
         images = []
         if observation.screenshot:
             parts.append("The screen now:")
-            images = [(self._context.log.screen(observation.screenshot), observation.screenshot)]
+            images = [(self.context.log.screen(observation.screenshot), observation.screenshot)]
         self._conversation.add(Message.user("\n\n".join(each for each in parts if each), images, bulk))
 
     def _cut(self, text: str) -> str:
-        most = self._settings.max_tree_tokens * _CHARACTERS_A_TOKEN
+        most = self.settings.max_tree_tokens * _CHARACTERS_A_TOKEN
         if len(text) <= most:
             return text
         return f"{text[:most]}\n[cut: {len(text) - most} of {len(text)} characters are not shown]"

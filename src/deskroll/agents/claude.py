@@ -20,7 +20,7 @@ from pydantic import Field
 from deskroll.actions import Action, Answer, Done, Fail, Wait
 from deskroll.actions.claude import decode
 from deskroll.actions.pixels import Picture, Size
-from deskroll.agents.base import AgentContext, ModelProtocol
+from deskroll.agents.base import AgentContext
 from deskroll.agents.chat import ChatAgent, ChatSettings
 from deskroll.agents.image import image_size
 from deskroll.errors import ActionError
@@ -56,7 +56,7 @@ class ClaudeAgent(ChatAgent):
     """One attempt of a Claude model."""
 
     Settings: ClassVar[type[ChatSettings]] = ClaudeSettings
-    protocol: ClassVar[ModelProtocol] = "anthropic"
+    protocol: ClassVar[str] = "anthropic"
 
     def __init__(self, context: AgentContext, settings: ClaudeSettings) -> None:
         super().__init__(context, settings)
@@ -85,7 +85,7 @@ class ClaudeAgent(ChatAgent):
             self._conversation.add(Message.tool(call.id, result))
         images: list[Image] = []
         if observation.screenshot:
-            images = [(self._context.log.screen(observation.screenshot), observation.screenshot)]
+            images = [(self.context.log.screen(observation.screenshot), observation.screenshot)]
         if observation.terminal:
             text = f"{text}\n\nTerminal:\n{self._cut(observation.terminal)}"
         tree = observation.accessibility_tree

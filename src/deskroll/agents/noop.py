@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from deskroll.actions import Done
-from deskroll.agents.base import AgentContext, ModelProtocol
+from deskroll.agents.base import NO_MODEL, Agent
 from deskroll.config import Settings
 from deskroll.types import Decision, Observation
 
@@ -14,14 +14,11 @@ class NoopSettings(Settings):
     """Nothing to choose."""
 
 
-class NoopAgent:
+class NoopAgent(Agent):
     """Does nothing."""
 
     Settings: ClassVar[type[NoopSettings]] = NoopSettings
-    protocol: ClassVar[ModelProtocol] = "none"
-
-    def __init__(self, context: AgentContext, settings: NoopSettings) -> None:
-        pass
+    protocol: ClassVar[str] = NO_MODEL
 
     async def act(self, observation: Observation) -> Decision:
         """Done."""

@@ -26,7 +26,7 @@ from deskroll.actions import Action, Answer, Done, Wait
 from deskroll.actions.computer13 import decode
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Picture, Size
-from deskroll.agents.base import AgentContext, ModelProtocol
+from deskroll.agents.base import NO_MODEL, Agent, AgentContext
 from deskroll.agents.image import image_size
 from deskroll.agents.targets import Target
 from deskroll.config import Settings
@@ -65,20 +65,20 @@ class Turn(Record, frozen=True, forbid_unknown_fields=True):
         return [each for each in wanted if each is not None]
 
 
-class OracleAgent:
+class OracleAgent(Agent):
     """Knows what to do."""
 
     Settings: ClassVar[type[OracleSettings]] = OracleSettings
-    protocol: ClassVar[ModelProtocol] = "none"
+    protocol: ClassVar[str] = NO_MODEL
 
     def __init__(self, context: AgentContext, settings: OracleSettings) -> None:
+        super().__init__(context, settings)
         if context.task is None:
             raise AgentError("the oracle plays a task's solution, and there is no task")
         self._screen = context.require_screen("oracle")
         self._shown = context.shown or self._screen
         self._where = f"task {context.task.id!r}: {settings.play}"
         self._turns = solution(context.task, self._screen, settings.play)
-        self._patience = settings.patience
         self._next = 0
         self._looking_since: float | None = None
         self._look_s = _FIRST_LOOK_S
@@ -123,8 +123,8 @@ class OracleAgent:
     def _pause(self, lacking: str) -> float:
         now = time.monotonic()
         self._looking_since = self._looking_since or now
-        if now - self._looking_since > self._patience:
-            raise AgentError(f"{self._where}[{self._next}]: {lacking} after {self._patience:g} s")
+        if now - self._looking_since > self.settings.patience:
+            raise AgentError(f"{self._where}[{self._next}]: {lacking} after {self.settings.patience:g} s")
         pause, self._look_s = self._look_s, min(self._look_s * 2, _LAST_LOOK_S)
         return pause
 

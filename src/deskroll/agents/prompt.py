@@ -78,7 +78,6 @@ class PromptAgent(TextAgent):
         super().__init__(context, settings)
         if len(context.tools) != 1:
             raise AgentError(f"agent prompt writes for one tool, and the environment has {len(context.tools)}")
-        self._options = settings
         self._tool = context.tools[0]
         self._decode = context.decode
         self._coded = _is_coded(self._tool)
@@ -90,9 +89,9 @@ class PromptAgent(TextAgent):
             "rules": _rules(self._tool, coded=self._coded),
             "width": str(self.image[0]),
             "height": str(self.image[1]),
-            "password": self._options.client_password,
+            "password": self.settings.client_password,
         }
-        system = self._options.system_prompt
+        system = self.settings.system_prompt
         for name, value in filled.items():
             system = system.replace(f"{{{name}}}", value)
         return [Message.system(f"{system}\n{TASK}{instruction}")], NEXT

@@ -16,7 +16,6 @@ from pydantic import Field
 from deskroll.actions.pixels import THOUSAND, Grid, Size, smart_resize
 from deskroll.actions.qwen_text import NAME, as_text, parse
 from deskroll.actions.reading import Reading
-from deskroll.agents.base import AgentContext
 from deskroll.agents.texts import TextAgent, TextSettings
 from deskroll.models.messages import Message
 from deskroll.types import Completion
@@ -94,14 +93,10 @@ class QwenAgent(TextAgent):
     Settings: ClassVar[type[QwenSettings]] = QwenSettings
     name = "qwen"
 
-    def __init__(self, context: AgentContext, settings: QwenSettings) -> None:
-        super().__init__(context, settings)
-        self._options = settings
-
     def opening(self, instruction: str) -> tuple[Sequence[Message], str]:
         """The tool, and the task with the first screen."""
         tools = msgspec.json.encode(_tool(self._cells())).decode()
-        system = self._options.system_prompt.replace("{tools}", tools)
+        system = self.settings.system_prompt.replace("{tools}", tools)
         return [Message.system(system)], PROMPT.replace("{instruction}", instruction)
 
     def said(self, completion: Completion) -> str:
@@ -111,10 +106,10 @@ class QwenAgent(TextAgent):
 
     def read(self, text: str) -> Reading:
         """Read the calls of `computer_use`."""
-        return parse(text, Grid(cells=self._cells(), screen=self.screen), self._options.pixels_a_click)
+        return parse(text, Grid(cells=self._cells(), screen=self.screen), self.settings.pixels_a_click)
 
     def _cells(self) -> Size:
-        options = self._options
+        options = self.settings
         if options.coordinates == "relative":
             return THOUSAND
         return smart_resize(self.image, factor=options.factor, least=options.min_pixels, most=options.max_pixels)

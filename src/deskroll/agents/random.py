@@ -24,7 +24,7 @@ from deskroll.actions import (
     Scroll,
     Typing,
 )
-from deskroll.agents.base import AgentContext, ModelProtocol
+from deskroll.agents.base import NO_MODEL, Agent, AgentContext
 from deskroll.config import Settings
 from deskroll.types import Decision, Observation
 
@@ -41,13 +41,14 @@ class RandomSettings(Settings):
     """How many actions it performs, one a turn, before it says that it is done."""
 
 
-class RandomAgent:
+class RandomAgent(Agent):
     """Acts without looking."""
 
     Settings: ClassVar[type[RandomSettings]] = RandomSettings
-    protocol: ClassVar[ModelProtocol] = "none"
+    protocol: ClassVar[str] = NO_MODEL
 
     def __init__(self, context: AgentContext, settings: RandomSettings) -> None:
+        super().__init__(context, settings)
         self._screen = context.require_screen("random")
         task = context.task.id if context.task else ""
         self._dice = random.Random(f"{settings.seed}/{task}/{context.sample}")  # noqa: S311  (it is to be repeated)

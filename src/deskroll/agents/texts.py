@@ -20,7 +20,7 @@ from pydantic import Field
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Size
 from deskroll.actions.reading import Reading
-from deskroll.agents.base import AgentContext
+from deskroll.agents.base import Agent, AgentContext
 from deskroll.agents.conversation import Conversation
 from deskroll.agents.image import image_size
 from deskroll.config import Settings
@@ -43,19 +43,18 @@ class TextSettings(Settings):
     """The most tokens (of four characters) of an accessibility tree, where one is shown."""
 
 
-class TextAgent:
+class TextAgent(Agent):
     """One attempt's conversation with a model."""
 
     name: ClassVar[str] = "text"
 
     def __init__(self, context: AgentContext, settings: TextSettings) -> None:
+        super().__init__(context, settings)
         self.screen: Size = context.require_screen(self.name)
         self.shown: Size = context.shown or self.screen
         """The size in which screens are shown, by the run's settings."""
         self.image: Size = self.shown
         """The size of the screen as it was shown last."""
-        self._context = context
-        self._settings = settings
         self._conversation = Conversation(context.log, most=settings.max_images)
         self._useless = 0
         """Replies in a row that could not be read."""
@@ -89,7 +88,7 @@ class TextAgent:
         elif not self._useless:
             self._show(self._troubles(observation), observation)
         sending, sent = self._conversation.request()
-        completion = await self._context.model.complete(sending)
+        completion = await self.context.model.complete(sending)
         said = self.said(completion)
         self._conversation.add(Message("assistant", self.kept(said)))
         decision = Decision(thought=said, completion=completion, sent=sent)
@@ -111,7 +110,7 @@ class TextAgent:
 
     def _mend(self, decision: Decision, problem: str) -> Decision:
         self._useless += 1
-        if self._useless > self._settings.max_retries:
+        if self._useless > self.settings.max_retries:
             why = f"{self._useless} replies in a row could not be used; the last one: {plain(problem)}"
             return msgspec.structs.replace(decision, problem=problem, gave_up=why)
         self._conversation.add(Message.user(f"error: {problem}"))
@@ -120,7 +119,7 @@ class TextAgent:
     def _show(self, text: str, observation: Observation) -> None:
         images: list[Image] = []
         if observation.screenshot:
-            images = [(self._context.log.screen(observation.screenshot), observation.screenshot)]
+            images = [(self.context.log.screen(observation.screenshot), observation.screenshot)]
             self._look(observation)
         tree = observation.accessibility_tree
         bulk = f"Accessibility tree:\n{self._cut(tree)}" if tree else ""
@@ -139,7 +138,7 @@ class TextAgent:
         return self._cut("\n".join(each for each in observation.results if each), _LONGEST_RESULT)
 
     def _cut(self, text: str, most: int | None = None) -> str:
-        most = most or self._settings.max_tree_tokens * _CHARACTERS_A_TOKEN
+        most = most or self.settings.max_tree_tokens * _CHARACTERS_A_TOKEN
         if len(text) <= most:
             return text
         return f"{text[:most]}\n[cut: {len(text) - most} of {len(text)} characters are not shown]"

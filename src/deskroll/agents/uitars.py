@@ -95,14 +95,13 @@ class UITarsAgent(TextAgent):
 
     def __init__(self, context: AgentContext, settings: UITarsSettings) -> None:
         super().__init__(context, settings)
-        self._options = settings
         family = "dart" if _OF_DART.search(context.model_name) else "uitars"
         self._is_dart = (family if settings.give_up == "auto" else settings.give_up) == "dart"
         self._patience = 0 if self._is_dart else settings.call_user_tolerance
 
     def opening(self, instruction: str) -> tuple[Sequence[Message], str]:
         """The prompt, in a message of its own; screens follow in theirs."""
-        prompt = self._options.prompt.replace("{language}", self._options.language)
+        prompt = self.settings.prompt.replace("{language}", self.settings.language)
         prompt = prompt.replace("{instruction}", instruction)
         return [Message.system(SYSTEM_PROMPT), Message.user(prompt)], ""
 
@@ -118,7 +117,7 @@ class UITarsAgent(TextAgent):
         return msgspec.structs.replace(reading, actions=tuple(map(_given_up, reading.actions)))
 
     def _grid(self) -> Grid:
-        options = self._options
+        options = self.settings
         if options.version == "1":
             return Grid(cells=THOUSAND, screen=self.screen)
         cells = smart_resize(self.image, factor=_FACTOR, least=options.min_pixels, most=options.max_pixels)

@@ -33,6 +33,13 @@ def complete_part(kind: str) -> Complete:
     return complete
 
 
+def complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Kinds of plug-in."""
+    from deskroll.registry import KINDS  # noqa: PLC0415
+
+    return _offered(KINDS, incomplete)
+
+
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Folders of runs: in the folder that is being written, or where runs usually are; and any folder."""
     folder = Path(incomplete.rpartition("/")[0] or "/") if "/" in incomplete else Path(_RESULTS)

@@ -131,13 +131,14 @@ async def _keep_up(
     count: int, serve: tuple[str, int] | None, spec: DesktopSpec, isolation: str, token: _Token, as_json: bool
 ) -> None:
     from deskroll.desktops.guest.relay import relay_guest  # noqa: PLC0415
-    from deskroll.desktops.providers.local.provider import LocalProvider  # noqa: PLC0415
+    from deskroll.desktops.providers.local.provider import LocalProvider, LocalSettings  # noqa: PLC0415
 
+    settings = LocalSettings.model_validate({"isolation": isolation})
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
-        provider = await stack.enter_async_context(LocalProvider(isolation=isolation, sink=_Losses()))
+        provider = await stack.enter_async_context(LocalProvider(settings, sink=_Losses()))
         began = time.monotonic()
         addresses = await _boot_all(provider, spec, token.value, count, stop)
         ports: list[int] = []

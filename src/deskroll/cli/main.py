@@ -18,6 +18,7 @@ _COMMANDS = {
     "envs": ("deskroll.cli.envs:envs", "Which environments there are, and the tools of each."),
     "models": ("deskroll.cli.models:models", "Ask a model one question; serve a scripted one, without any key."),
     "osworld": ("deskroll.cli.osworld:osworld", "OSWorld's own evaluators: install them, check them."),
+    "plugins": ("deskroll.cli.plugins:plugins", "What can be chosen by name: built in and plug-ins, of every kind."),
     "pool": ("deskroll.cli.pool:pool", "Share desktops among programs: serve a pool, see it, steer it."),
     "replay": ("deskroll.cli.replay:replay", "Play an episode again on a fresh desktop; where do the screens differ?"),
     "report": ("deskroll.cli.report:report", "What a run came to: success, failures, time, cost; as a page, too."),

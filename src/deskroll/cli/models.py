@@ -155,12 +155,12 @@ def _read(path: Path) -> bytes:
 async def _ask(
     settings: ModelSettings, prices: Prices, text: str, images: list[tuple[str, bytes]]
 ) -> tuple[Completion, float]:
-    from deskroll.models.client import ModelClient  # noqa: PLC0415
     from deskroll.models.messages import Message  # noqa: PLC0415
+    from deskroll.models.openai import OpenAIModel  # noqa: PLC0415
 
     message = Message.user(text, images)
     began = time.monotonic()
-    async with ModelClient(settings, sink=_Retries(), prices=prices) as client:
+    async with OpenAIModel(settings, sink=_Retries(), prices=prices) as client:
         completion = await client.complete([message.sent])
     return completion, time.monotonic() - began
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from deskroll.agents import NO_MODEL, agent_kind, agents_model
 from deskroll.conduct.view import plan_table
 from deskroll.desktops.providers import make_provider
 from deskroll.errors import DeskrollError
 from deskroll.host.console import PlainConsole
-from deskroll.models.scripted import Script
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.loading import PHASE, SCRIPTED
+from deskroll.rollout.loading import PHASE
 from deskroll.rollout.plan import left_to_do
 from deskroll.rollout.preparing import desktops_wanted, prepare_envs
 from deskroll.rollout.retry import is_infrastructure
@@ -29,8 +28,8 @@ _ASSUMED_S = 60.0
 
 def show_plan(config: RunConfig, tasks: Sequence[Task], root: str, *, as_json: bool) -> None:
     """Print what would be run, what it needs and how long it may take."""
-    if config.model.name.startswith(SCRIPTED):
-        Script.load(Path(config.model.name.removeprefix(SCRIPTED)))  # what is wrong with it is told now
+    if (agent := agent_kind(config.agent)).protocol != NO_MODEL:  # what is wrong with its settings is told now
+        agents_model(agent, config.model).check_settings(config.model, "model")
     prepare_envs(config, tasks, tasks_folder(config.tasks))
     sizing = _size(config, tasks, root)
     if as_json:

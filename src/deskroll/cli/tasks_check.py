@@ -16,10 +16,11 @@ from typing import Any
 from pydantic import Field
 
 from deskroll.config import Settings
-from deskroll.desktops.base import DesktopSpec, Provider
+from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
+from deskroll.desktops.providers.base import Provider
 from deskroll.desktops.providers.choice import EMBEDDED, choose
-from deskroll.envs import EnvKind, env_kind, env_settings, is_judged
+from deskroll.envs import Env, env_kind, env_settings
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import bundled_files
 from deskroll.envs.osworld.setup.accounts import drive_key, google_account
@@ -170,7 +171,7 @@ def _checked(
     task: Task,
     needs: Needs,
     missing: Sequence[Download],
-    env: tuple[EnvKind, Settings],
+    env: tuple[type[Env], Settings],
     place: Callable[[], Place],
     folder: Path,
 ) -> Checked:
@@ -187,7 +188,7 @@ def _checked(
     # A task of another kind needs nothing that is looked at here.
     found = judge(needs, missing, place()) if on_desktop else Verdict()
     why_not = (*found.why_not, *refused)
-    notes = found.notes if is_judged(kind, task) else (*found.notes, _UNJUDGED)
+    notes = found.notes if kind.is_judged(task) else (*found.notes, _UNJUDGED)
     return Checked(
         id=task.id, domain=task.domain, can_run=not why_not, why_not=why_not, notes=notes, needs=needs,
         packages=found.packages, enough=found.enough and not refused,

@@ -13,12 +13,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from deskroll.agents import agent_kind, dialect_of, model_protocol
+from deskroll.agents import NO_MODEL, agent_kind, agents_model
 from deskroll.errors import plain
 from deskroll.report.intervals import wilson
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
-from deskroll.rollout.loading import SCRIPTED
 from deskroll.rollout.sizing import Sizing
 from deskroll.rollout.status import RunStatus
 from deskroll.store.names import NAMED_BY, name_of
@@ -279,11 +278,10 @@ def _times(status: RunStatus, elapsed: float) -> str:
 
 def _model(config: RunConfig) -> str:
     kind, model = agent_kind(config.agent), config.model
-    if model_protocol(kind) == "none":
+    if kind.protocol == NO_MODEL:
         return f"none: agent {config.agent} asks no model"
-    if model.name.startswith(SCRIPTED):
-        return model.name
-    return f"{model.name} at {model.base_url or f'${dialect_of(kind).vendor.url_variable}, or the public API'}"
+    place = agents_model(kind, model).place(model)
+    return f"{model.name} at {place}" if place else model.name
 
 
 def _span(seconds: float) -> str:

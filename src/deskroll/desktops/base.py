@@ -1,4 +1,4 @@
-"""Desktop, Provider and DesktopSpec: what every kind of desktop is and what every provider does.
+"""Desktop, DesktopSpec and Capabilities: what every kind of desktop is. How they come about: `providers/base.py`.
 
 A provider boots machines and says where they answer (`Address`); whoever holds the address talks to the desktop
 directly through a `Desktop`. What a provider can and cannot do it declares (`Capabilities`), and the pool acts upon
@@ -16,7 +16,6 @@ from typing import Protocol
 import msgspec
 
 from deskroll.actions import Action
-from deskroll.desktops.notes import Note
 from deskroll.errors import DeathCause, InputError, plain
 from deskroll.types import Record
 
@@ -295,54 +294,3 @@ class Desktop(Protocol):
 
 TellLost = Callable[[str, str, DeathCause], None]
 """Takes the id of a desktop that died, the reason, and where its cause lies."""
-
-
-class Provider(Protocol):
-    """Boots and stops desktops of one kind. Used with `async with`; leaving stops everything it booted.
-
-    Every desktop is noted with its owner before it is started, and the note is renewed for as long as the provider is
-    open (`desktops/notes.py`). All calls may run side by side for different desktops.
-    """
-
-    name: str
-    capabilities: Capabilities
-
-    async def __aenter__(self) -> Provider: ...
-
-    async def __aexit__(self, *exc: object) -> None: ...
-
-    def check_spec(self, spec: DesktopSpec) -> None:
-        """Raise `InputError` when no desktop of this provider can ever be like that."""
-
-    def on_lost(self, tell: TellLost) -> None:
-        """Have it told when a desktop dies by itself, where the provider can know."""
-
-    async def boot(self, spec: DesktopSpec, *, desktop_id: str = "") -> Address:
-        """Start a desktop, under the id that is given; returns when it can be used.
-
-        Raises `BootError`, leaving nothing behind; after a boot that was cancelled, `stop` removes what may be left.
-        """
-
-    async def revert(self, desktop_id: str, spec: DesktopSpec) -> Address:
-        """Put a desktop back to the clean state of `spec`; the old address is dead where the fence is hard.
-
-        Only where `capabilities.recycling` says so. Raises `ResetError`: the desktop must then be stopped.
-        """
-
-    async def check(self, address: Address) -> None:
-        """Raise a `DesktopError` unless the desktop can be used: it answers, shows a screen, has room and memory."""
-
-    async def stop(self, desktop_id: str) -> None:
-        """End a desktop and remove everything that it was. Unknown ids are no error: it is gone."""
-
-    async def notes(self) -> list[Note]:
-        """Every desktop of this kind within reach that deskroll started, whoever owns it."""
-
-    async def adopt(self, note: Note, spec: DesktopSpec) -> Address:
-        """Take over a desktop whose owner is gone, and put it back to the clean state of `spec`.
-
-        Only where `capabilities.adopts`. Raises `ResetError`, also when somebody else was faster.
-        """
-
-    async def remove(self, note: Note) -> None:
-        """Remove whatever is left of a desktop whose owner is gone."""

@@ -13,13 +13,12 @@ elsewhere. Only orphans may be taken over or removed, by nobody but one.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import logging
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -165,15 +164,3 @@ class NoteFolder(Generic[N]):
         with (self.root / "notes.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
-
-async def keep_renewing(notebook: NoteFolder[N], desktop_ids: Iterable[str]) -> None:
-    """Renew the notes of those desktops that `desktop_ids` holds at the time, until cancelled."""
-    while True:
-        for desktop_id in list(desktop_ids):
-            try:
-                await asyncio.to_thread(notebook.renew, desktop_id)
-            except (OSError, BootError) as error:
-                # A full disk, for one: the others are still renewed, and this one at the next turn.
-                _log.warning("the note of desktop %s could not be renewed: %s", desktop_id, error)
-        await asyncio.sleep(RENEW_S)

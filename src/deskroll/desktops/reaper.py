@@ -6,8 +6,8 @@ start; `reap` removes what there is without one.
 
 from __future__ import annotations
 
-from deskroll.desktops.base import Provider
 from deskroll.desktops.notes import Note
+from deskroll.desktops.providers.base import Provider
 from deskroll.errors import DesktopError
 from deskroll.types import Record
 

@@ -6,23 +6,21 @@ its tools: it names them for the model and turns what the model calls into actio
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import msgspec
 
-from deskroll.actions import Action
-from deskroll.config import Settings, check
+from deskroll.actions import Action, ToolCall
+from deskroll.config import Settings
 from deskroll.desktops.base import Desktop, DesktopSpec
-from deskroll.errors import InputError
+from deskroll.errors import ActionError, plain
 from deskroll.models.base import Model
-from deskroll.registry import Registry
+from deskroll.plugins import Plugin, load_plugin
 from deskroll.types import Observation, Record, Score, Stage, StopReason, Task, Tool, ToolRequest
-
-_STATIC = ("desktop_spec", "offered", "check_task", "prepare")
-"""What a class of environments has, besides its settings."""
 
 
 class TurnResult(Record, frozen=True):
@@ -63,50 +61,37 @@ class EnvContext:
     """Where the file of tasks is: paths in tasks are relative to it."""
 
 
-class Env(Protocol):
-    """One task, live."""
+class Env(Plugin):
+    """One task, live. A kind of environment is a class made from this; what is not abstract may be left as it is."""
 
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """What the agent can call."""
-
-    async def reset(self) -> Observation:
-        """Prepare the task and show its beginning."""
-
-    def decode(self, call: ToolRequest) -> Sequence[Action]:
-        """The actions that a call stands for; `ActionError` says what is wrong with it, for the model to read."""
-
-    async def step(self, actions: Sequence[Action]) -> TurnResult:
-        """Perform actions in order, all of them, and look."""
-
-    async def score(self, ending: Ending) -> Score:
-        """Judge what was done."""
-
-    async def close(self) -> None:
-        """Let go of whatever it holds; called exactly once, however the episode ended."""
-
-
-class EnvKind(Protocol):
-    """A class of environments, as the registry names it.
-
-    One that keeps something for all attempts of a process (warm helpers) may have `async def close_shared()`, without
-    arguments: it is called when that process runs no more of them.
-    """
-
-    Settings: ClassVar[type[Settings]]
-    """The options that people may set for all tasks of a run."""
+    def __init__(self, task: Task, settings: Any, context: EnvContext) -> None:
+        self.task = task
+        self.settings = settings
+        self.context = context
 
     @staticmethod
     def desktop_spec(task: Task, settings: Any) -> DesktopSpec | None:
         """The desktop that this task needs; None: none at all."""
+        return None
+
+    @staticmethod
+    def picture_size(settings: Any, spec: DesktopSpec) -> tuple[int, int]:
+        """Width and height of the picture of such a desktop that observations speak of."""
+        return spec.width, spec.height
 
     @classmethod
+    @abstractmethod
     def offered(cls, settings: Any) -> Sequence[Tool]:
         """The tools that its agents get, as far as they are known without a task."""
 
-    @staticmethod
-    def check_task(task: Task) -> None:
+    @classmethod
+    def check_task(cls, task: Task) -> None:
         """Refuse, with an `InputError`, a task that can never be prepared or judged: before anything is started."""
+
+    @classmethod
+    def is_judged(cls, task: Task) -> bool:
+        """Whether there will be a score, as far as the task can tell."""
+        return True
 
     @staticmethod
     def prepare(tasks: Sequence[Task], settings: Any, folder: Path) -> str:
@@ -116,36 +101,49 @@ class EnvKind(Protocol):
         Returns a digest of what outcomes depend on besides tasks and settings (documents, pages), empty where there is
         nothing of the kind: a resume refuses when it has changed.
         """
+        return ""
 
-    def __call__(self, task: Task, settings: Any, context: EnvContext) -> Env:
-        """Make the environment of one attempt."""
+    @staticmethod
+    async def close_shared() -> None:
+        """End what it keeps for all attempts of a process (warm helpers), which runs no more of them."""
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """What the agent can call."""
+        return self.offered(self.settings)
+
+    @abstractmethod
+    async def reset(self) -> Observation:
+        """Prepare the task and show its beginning."""
+
+    def decode(self, call: ToolRequest) -> Sequence[Action]:
+        """The actions that a call stands for; `ActionError` says what is wrong with it, for the model to read."""
+        names = [tool.name for tool in self.tools]
+        if call.name not in names:
+            raise ActionError(f"there is no tool {plain(call.name, 80)!r}; tools: {', '.join(names) or 'none'}")
+        try:
+            arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ActionError(f"{call.name}: the arguments do not fit: {error}; see the tool's parameters") from None
+        return (ToolCall(name=call.name, arguments=arguments, call_id=call.id),)
+
+    @abstractmethod
+    async def step(self, actions: Sequence[Action]) -> TurnResult:
+        """Perform actions in order, all of them, and look."""
+
+    @abstractmethod
+    async def score(self, ending: Ending) -> Score:
+        """Judge what was done."""
+
+    async def close(self) -> None:
+        """Let go of whatever it holds; called exactly once, however the episode ended."""
 
 
-def env_kind(name: str, registry: Registry | None = None) -> EnvKind:
+def env_kind(name: str) -> type[Env]:
     """The kind of environment of that name."""
-    kind: Any = (registry or Registry()).load("env", name)
-    lacks = [each for each in _STATIC if not callable(getattr(kind, each, None))]
-    if not _has_settings(kind):
-        lacks.insert(0, "Settings (a class made from deskroll.config.Settings)")
-    if lacks or not callable(kind):
-        what = f"it has no {', no '.join(lacks)}" if lacks else "it cannot be called"
-        raise InputError(f"{name!r} is no environment: {what}; docs/environments.md shows a whole one")
-    return kind  # type: ignore[no-any-return]
+    return load_plugin("env", name, Env)
 
 
-def env_settings(kind: EnvKind, options: dict[str, Any], name: str) -> Settings:
+def env_settings(kind: type[Env], options: dict[str, Any], name: str) -> Settings:
     """Check the options of an environment."""
-    return check(kind.Settings, options, f"env_options (env {name})")
-
-
-def is_judged(kind: object, task: Task) -> bool:
-    """Whether a task has what deskroll's own scoring goes by; an environment that scores by itself needs neither."""
-    scores = getattr(kind, "score", None)
-    if not getattr(scores, "__module__", "").startswith("deskroll."):
-        return True
-    return task.answer is not None or "func" in task.evaluator
-
-
-def _has_settings(kind: object) -> bool:
-    settings = getattr(kind, "Settings", None)
-    return isinstance(settings, type) and issubclass(settings, Settings)
+    return kind.read_options(options, f"env_options (env {name})")

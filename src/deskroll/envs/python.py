@@ -67,18 +67,14 @@ class PythonEnv(ToolEnv):
 
     def functions(self) -> Mapping[str, ToolFunction]:
         """The interpreter."""
-        settings = self._settings
-        if not isinstance(settings, PythonSettings):
-            raise InputError(f"the environment py has options of its own, and was given {type(settings).__name__}")
-        self._interpreter = Interpreter(settings.limits())
+        self._interpreter = Interpreter(self.settings.limits())
         return {"python_interpreter": ToolFunction("python_interpreter", _DESCRIPTION, Snippets, self._run)}
 
     @staticmethod
-    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> str:
+    def prepare(tasks: Sequence[Task], settings: PythonSettings, folder: Path) -> str:
         """Try an interpreter, so that a machine without namespaces or numpy is found out before anything starts."""
-        limits = settings.limits() if isinstance(settings, PythonSettings) else Limits()
         try:
-            asyncio.run(_try(limits))
+            asyncio.run(_try(settings.limits()))
         except SetupError as error:
             check = check_namespaces()
             why = str(error) if check.ok else f"{check.found}; allow user namespaces, see `deskroll doctor`"

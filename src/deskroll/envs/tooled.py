@@ -8,15 +8,13 @@ an `Answer`, and the answer is compared with the task's own by the run's metric.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 
 from deskroll.actions import Action, Answer, Done, Fail, ToolCall
-from deskroll.desktops.base import DesktopSpec
 from deskroll.envs.answers import AnswerSettings, judge_answer
-from deskroll.envs.base import Ending, EnvContext, TurnResult
+from deskroll.envs.base import Ending, Env, EnvContext, TurnResult
 from deskroll.errors import ActionError, DeskrollError, FailureClass, InputError, plain
 from deskroll.types import Observation, Record, Score, StopReason, Task, Tool, ToolRequest
 
@@ -64,42 +62,35 @@ def refuse_desktop_parts(task: Task) -> None:
             raise InputError(f"it has {name}, which is for desktops; run it with env osworld")
 
 
-class ToolEnv:
+class ToolEnv(Env):
     """A question and tools to answer it with. Kinds of it say which tools."""
 
     Settings: ClassVar[type[ToolSettings]] = ToolSettings
 
     def __init__(self, task: Task, settings: ToolSettings, context: EnvContext | None = None) -> None:
-        self._task = task
-        self._settings = settings
-        self._context = context or EnvContext()
+        super().__init__(task, settings, context or EnvContext())
         self._functions = self.functions()
 
     def functions(self) -> Mapping[str, ToolFunction]:
         """The tools of this kind, by name."""
         return {}
 
-    @staticmethod
-    def desktop_spec(task: Task, settings: ToolSettings) -> DesktopSpec | None:
-        """None: it runs where the worker runs."""
-        return None
-
     @classmethod
     def offered(cls, settings: ToolSettings) -> Sequence[Tool]:
         """Its functions."""
         return cls(Task(id="none", instruction=""), settings).tools
 
-    @staticmethod
-    def check_task(task: Task) -> None:
+    @classmethod
+    def check_task(cls, task: Task) -> None:
         """Any question will do, with nothing that belongs to a desktop; one without an answer is not scored."""
         refuse_desktop_parts(task)
         if env_config := task.metadata.get("env_config"):
             raise InputError(f"env_config is {env_config!r}, and this environment has nothing that a task may set")
 
-    @staticmethod
-    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> str:
-        """Nothing is shared."""
-        return ""
+    @classmethod
+    def is_judged(cls, task: Task) -> bool:
+        """By its answer; a kind that scores in a way of its own needs none."""
+        return cls.score is not ToolEnv.score or task.answer is not None
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -108,7 +99,7 @@ class ToolEnv:
 
     async def reset(self) -> Observation:
         """The question."""
-        return Observation(instruction=self._task.instruction)
+        return Observation(instruction=self.task.instruction)
 
     def decode(self, call: ToolRequest) -> Sequence[Action]:
         """Check a call."""
@@ -136,10 +127,7 @@ class ToolEnv:
 
     async def score(self, ending: Ending) -> Score:
         """Compare the answer with the reference."""
-        return await judge_answer(self._task, ending.answer, self._settings, self._context.judge)
-
-    async def close(self) -> None:
-        """Nothing is held."""
+        return await judge_answer(self.task, ending.answer, self.settings, self.context.judge)
 
 
 def _seen(results: list[str]) -> Observation:

@@ -17,7 +17,8 @@ from pydantic import JsonValue
 
 from deskroll.errors import ModelError
 from deskroll.models.base import Sampling
-from deskroll.models.dialect import Answered, Request
+from deskroll.models.client import ModelClient
+from deskroll.models.dialect import Answered, Dialect, Request
 from deskroll.models.prices import TokenCount
 from deskroll.models.settings import Address, Vendor
 from deskroll.models.wire import Unusable
@@ -81,6 +82,13 @@ class AnthropicMessages:
     def read(self, body: bytes, known: Answered) -> Completion:
         """See `Dialect`."""
         return read_message(body, known)
+
+
+class AnthropicModel(ModelClient):
+    """The kind `anthropic`."""
+
+    protocol: ClassVar[str] = "anthropic"
+    dialect: ClassVar[type[Dialect]] = AnthropicMessages
 
 
 def _tool(tool: Block) -> Block:

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Protocol
 
-from deskroll.errors import FailureClass, ModelError
+from deskroll.errors import FailureClass, FailureKind, ModelError
 from deskroll.types import Completion, Record
 
 
@@ -117,6 +117,8 @@ class EndpointLoad(Record, frozen=True):
 class ModelRefused(ModelError):
     """The server refused a request in a way that asking again does not mend; `status` is its HTTP status."""
 
+    kind = FailureKind.MODEL_REFUSED
+
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
@@ -125,8 +127,11 @@ class ModelRefused(ModelError):
 class ModelForbidden(ModelRefused):
     """The key, the model or the address is wrong, or the account is empty: nobody who asks there will be answered."""
 
+    kind = FailureKind.MODEL_FORBIDDEN
+
 
 class ContextTooLong(ModelRefused):
     """The conversation is longer than the model takes: the agent let it grow, so the agent is at fault."""
 
     failure = FailureClass.AGENT
+    kind = FailureKind.CONTEXT_TOO_LONG

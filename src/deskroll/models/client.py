@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -30,12 +31,12 @@ from deskroll.models.base import (
 from deskroll.models.body import Body
 from deskroll.models.dialect import Answered, Dialect, Request
 from deskroll.models.endpoint import Endpoint, Reply, Unreachable
-from deskroll.models.openai import OpenAIChat
+from deskroll.models.plugin import ModelPlugin
 from deskroll.models.prices import NO_PRICES, Prices, price_of
 from deskroll.models.retry import pause, retry_after
 from deskroll.models.settings import Address, ModelSettings, Vendor
 from deskroll.models.wire import Unusable, refusal
-from deskroll.types import Completion, Event, EventSink, Record, guarded
+from deskroll.types import Completion, Event, EventSink, Record
 
 _RETRIED = frozenset((408, 409, 425, 429))
 _UNPAID = 402
@@ -53,29 +54,30 @@ class _Failed(Exception):
         self.after = after
 
 
-class ModelClient:
+class ModelClient(ModelPlugin):
     """Use with `async with`; any number of calls may run at a time."""
+
+    dialect: ClassVar[type[Dialect]]
 
     def __init__(
         self,
         settings: ModelSettings,
-        dialect: type[Dialect] = OpenAIChat,
         *,
         sink: EventSink | None = None,
         prices: Prices = NO_PRICES,
         env: Mapping[str, str] = os.environ,
     ) -> None:
-        self.settings = settings
+        super().__init__(settings, sink=sink)
+        dialect = self.dialect
         self.address = address = settings.resolved(env, dialect.vendor)
         self._dialect = dialect(settings.name, address, settings.extra)
         key = None if address.key is None else address.key.get_secret_value()
         self._endpoint = Endpoint(address, dialect.headers(key), settings)
         self._sampling = settings.sampling
         self._price = settings.price or price_of(settings.name, prices, None if address.is_ours else address.url)
-        self._sink = guarded(sink)
         self._url = address.path(dialect.path)
 
-    async def __aenter__(self) -> ModelClient:
+    async def __aenter__(self) -> Self:
         await self._endpoint.__aenter__()
         return self
 
@@ -148,6 +150,22 @@ class ModelClient:
         if status in (400, 413, 422) and said.too_long:
             return ContextTooLong(message, status)
         return ModelForbidden(message, status) if unpaid or status in _FORBIDDEN else ModelRefused(message, status)
+
+    @property
+    def shown(self) -> str:
+        """See `ModelPlugin`."""
+        return self.address.shown
+
+    @classmethod
+    def place(cls, settings: ModelSettings) -> str:
+        """See `ModelPlugin`."""
+        return settings.base_url or f"${cls.dialect.vendor.url_variable}, or the public API"
+
+    @classmethod
+    def how_to_reach(cls, name: str) -> str:
+        """See `ModelPlugin`."""
+        vendor = cls.dialect.vendor
+        return f"set {vendor.url_variable} (or {name}.base_url) and {vendor.key_variable}"
 
     @property
     def knows_price(self) -> bool:

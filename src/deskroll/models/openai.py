@@ -13,7 +13,8 @@ import msgspec
 from pydantic import JsonValue
 
 from deskroll.models.base import Sampling
-from deskroll.models.dialect import Answered, Request
+from deskroll.models.client import ModelClient
+from deskroll.models.dialect import Answered, Dialect, Request
 from deskroll.models.settings import OPENAI, Address, Vendor
 from deskroll.models.wire import read_answer
 from deskroll.types import Completion
@@ -70,3 +71,9 @@ class OpenAIChat:
         }
         given = {name: value for name, value in fields.items() if value is not None}
         return msgspec.json.encode({"model": self._model, **given, **self._extra})[:-1]
+
+
+class OpenAIModel(ModelClient):
+    """The kind `openai`."""
+
+    dialect: ClassVar[type[Dialect]] = OpenAIChat

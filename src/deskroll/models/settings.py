@@ -75,6 +75,10 @@ class ModelSettings(Settings):
 
     name: str = Field(default="gpt-4.1-2025-04-14", min_length=1)
     """The model, as its server calls it; scripted[:FILE] answers from a script."""
+    kind: str = ""
+    """How it is asked: `openai`, `anthropic`, `scripted`, a plug-in's name or path; empty: as the agent does."""
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Options of that kind, where it has such."""
     base_url: str = ""
     """Where the model is served, e.g. http://127.0.0.1:8000/v1; empty: $OPENAI_BASE_URL, else OpenAI's public API."""
     api_key: SecretStr | None = None

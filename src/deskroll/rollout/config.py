@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from deskroll.config import Settings
 from deskroll.desktops.settings import PoolSettings
+from deskroll.errors import InputError
 from deskroll.host.home import expand_home
+from deskroll.registry import Registry
 from deskroll.rollout.redaction import is_masked
 from deskroll.rollout.spec import EpisodeLimits, EpisodeSpec
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FREE = frozenset({
     "num_rollouts", "max_concurrent_rollouts", "reserved", "num_vms", "min_vms", "pool", "pool_wait",
-    "resource_timeout", "retries", "backend", "workers", "worker_memory_mb", "hang_after", "isolated_workers",
-    "watchdog", "metrics",
-    "output_dir", "run_id", "tasks", "tasks_root", "only", "limit",
+    "resource_timeout", "retries", "backend", "backend_options", "workers", "worker_memory_mb", "hang_after",
+    "isolated_workers", "watchdog", "metrics", "output_dir", "run_id", "tasks", "tasks_root", "only", "limit",
 })  # fmt: skip
 """Settings that decide how fast a run is and not what comes out of it, and those that say which tasks there are: a
 resume may change them. It compares the tasks themselves."""
@@ -93,10 +94,21 @@ class Resources(WorkerSettings, PoolSettings):
     pool_wait: float = Field(default=600.0, ge=0)
     """How long the run waits for such a pool where it serves nobody any more, in seconds; then it stops."""
     watchdog: WatchdogSettings = WatchdogSettings()
-    backend: Literal["process", "inline"] = "process"
-    """Where episodes run: worker processes, or this one (for debugging)."""
+    backend: str = "process"
+    """Where episodes run: worker processes (`process`), this one (`inline`, for debugging), or a plug-in's."""
+    backend_options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the backend, where it has such."""
     metrics: str = ""
     """HOST:PORT on which /metrics answers (Prometheus), with the token of DESKROLL_TOKEN; empty: not there."""
+
+    @field_validator("backend")
+    @classmethod
+    def _check_backend(cls, value: str) -> str:
+        try:
+            Registry().find("backend", value)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return value
 
     @field_validator("provider_options", mode="before")
     @classmethod

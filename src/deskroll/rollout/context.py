@@ -15,12 +15,12 @@ from typing import Protocol
 from pydantic import SecretStr
 
 from deskroll.actions import Action
-from deskroll.agents import Agent, AgentContext, agent_kind, agent_settings, dialect_of, model_protocol, reads_tree
+from deskroll.agents import NO_MODEL, Agent, AgentContext, agent_kind, agent_settings, agents_model
 from deskroll.config import check
 from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.service import PoolClient
-from deskroll.envs import Env, EnvContext, EnvKind, env_kind, env_settings
+from deskroll.envs import Env, EnvContext, env_kind, env_settings
 from deskroll.errors import (
     ConfigError,
     DeskrollError,
@@ -33,9 +33,7 @@ from deskroll.errors import (
 )
 from deskroll.importing import file_digest
 from deskroll.models.base import EndpointLoad, Model, ModelCall
-from deskroll.models.client import ModelClient
-from deskroll.models.dialect import Dialect
-from deskroll.models.openai import OpenAIChat
+from deskroll.models.plugin import ModelPlugin, model_kind
 from deskroll.models.settings import SAMPLING, ModelSettings
 from deskroll.rollout.bound_model import BoundModel, NotedModel, Notes, call_of
 from deskroll.rollout.live_attempt import LiveAttempt
@@ -73,7 +71,7 @@ class ProcessContext:
         self.sink = guarded(sink)
         self.show_traces = show_traces
         self._stack = stack
-        self._clients: dict[tuple[str, str, type[Dialect]], ModelClient] = {}
+        self._clients: dict[tuple[str, str, type[ModelPlugin]], ModelPlugin] = {}
         self._definitions: dict[str, Definition] = {}
         self._contexts: dict[str, EpisodeContext] = {}
         self._opening = asyncio.Lock()
@@ -114,12 +112,11 @@ class ProcessContext:
                     raise ConfigError(str(error)) from error
         return self._contexts[digest]
 
-    async def client(self, settings: ModelSettings, key: str, dialect: type[Dialect]) -> ModelClient:
+    async def client(self, settings: ModelSettings, key: str, kind: type[ModelPlugin]) -> ModelPlugin:
         """The client of a model, the same for all that ask it, however they sample."""
-        name = (settings.model_dump_json(exclude={"api_key", *SAMPLING}), key, dialect)
+        name = (settings.model_dump_json(exclude={"api_key", *SAMPLING}), key, kind)
         if name not in self._clients:
-            client = ModelClient(settings, dialect, sink=self.sink)
-            self._clients[name] = await self._stack.enter_async_context(client)
+            self._clients[name] = await self._stack.enter_async_context(kind(settings, sink=self.sink))
         return self._clients[name]
 
     def endpoints(self) -> tuple[EndpointLoad, ...]:
@@ -129,15 +126,14 @@ class ProcessContext:
     async def close_shared(self) -> None:
         """End what environments share among the attempts of this process."""
         for kind in {kind for context in self._contexts.values() for kind in context.env_kinds}:
-            if (close := getattr(kind, "close_shared", None)) is not None:
-                await close()
+            await kind.close_shared()
 
 
 class EpisodeContext:
     """What the episodes of one spec share. Made by `ProcessContext.of`."""
 
     def __init__(
-        self, spec: EpisodeSpec, process: ProcessContext, model: ModelClient, judge: ModelClient, folder: str
+        self, spec: EpisodeSpec, process: ProcessContext, model: ModelPlugin, judge: ModelPlugin, folder: str
     ) -> None:
         self.spec = spec
         self.sink = process.sink
@@ -146,14 +142,14 @@ class EpisodeContext:
         """What is kept and told of exceptions in others' code."""
         self._agent_kind = agent_kind(spec.agent)
         self._agent_settings = agent_settings(self._agent_kind, spec.agent_options, spec.agent)
-        self.model_name = "" if model_protocol(self._agent_kind) == "none" else model.settings.name
+        self.model_name = "" if self._agent_kind.protocol == NO_MODEL else model.settings.name
         """The model that the agent asks; empty where it asks none."""
         self._model = model
         self._judge = judge
         self._judge_call = ModelCall(sampling=(spec.judge or spec.model).sampling)
         self._process = process
         self._folder = Path(folder)
-        self._envs: dict[str, tuple[EnvKind, object]] = {}
+        self._envs: dict[str, tuple[type[Env], object]] = {}
         self._kind("")
 
     @classmethod
@@ -162,17 +158,17 @@ class EpisodeContext:
         _check_files(definition.plug_ins)
         spec, keys = check(EpisodeSpec, definition.spec, "spec"), definition.keys
         with foreign_code("the agent or the environment"):
-            dialect = dialect_of(agent_kind(spec.agent))
-            share = process.setup.share
-            model = judge = await process.client(_keyed(spec.model, keys.model, share), keys.model, dialect)
+            share, kind = process.setup.share, agents_model(agent_kind(spec.agent), spec.model)
+            model = judge = await process.client(_keyed(spec.model, keys.model, share), keys.model, kind)
             if spec.judge is not None:
-                judge = await process.client(_keyed(spec.judge, keys.judge, share), keys.judge, OpenAIChat)
+                kind = model_kind(spec.judge)
+                judge = await process.client(_keyed(spec.judge, keys.judge, share), keys.judge, kind)
             context = cls(spec, process, model, judge, definition.folder)
         context.traces = Traces.of_spec(definition, whole=process.show_traces)
         return context
 
     @property
-    def env_kinds(self) -> list[EnvKind]:
+    def env_kinds(self) -> list[type[Env]]:
         """The kinds of environment that were used so far."""
         return [kind for kind, _ in self._envs.values()]
 
@@ -209,7 +205,7 @@ class EpisodeContext:
             desktop=desktop,
             model=NotedModel(self._bound(order), notes, "asked.json"),
             judge=NotedModel(BoundModel(self._judge, self._judge_call), notes, "judged.json"),
-            raw_tree=reads_tree(self._agent_kind),
+            raw_tree=self._agent_kind.reads_tree,
             keep=notes.keep,
             folder=self._folder,
         )
@@ -238,14 +234,14 @@ class EpisodeContext:
             sample=order.key.sample,
             model_name=self.model_name,
             screen=None if spec is None else (spec.width, spec.height),
-            shown=None if spec is None else _shown(settings, spec),
+            shown=None if spec is None else kind.picture_size(settings, spec),
         )
         return self._agent_kind(context, self._agent_settings)
 
     def _bound(self, order: Order) -> Model:
         return BoundModel(self._model, call_of(order.key, self.spec.model.sampling))
 
-    def _kind(self, env: str) -> tuple[EnvKind, object]:
+    def _kind(self, env: str) -> tuple[type[Env], object]:
         """The kind of environment of a task that names this one, or none, with its settings."""
         name, options = self.spec.of_task(env)
         if name not in self._envs:
@@ -279,9 +275,3 @@ async def _check_place(place: str) -> None:
             f"{storage.shown()} holds no {paths.RUN_JSON}: the run's journal lies elsewhere, and its attempts would be "
             "lost. Is it a folder that every process of the run sees under this name?"
         )
-
-
-def _shown(settings: object, spec: DesktopSpec) -> tuple[int, int]:
-    """The size in which the environment shows the screen: that of its options, where it has such."""
-    width, height = (getattr(settings, name, None) for name in ("image_width", "image_height"))
-    return width or spec.width, height or spec.height

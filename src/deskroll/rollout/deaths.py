@@ -9,13 +9,14 @@ import math
 
 from deskroll.desktops.pool import PoolStatus
 from deskroll.desktops.pool.slot import State
+from deskroll.errors import FailureKind
 from deskroll.types import Episode, Record, Stage
 
 AT_ONCE_S = 2.0
 """Deaths that are heard of within so long of each other are one event."""
 HEARD_S = 2.0
 """After so long, every death of the same moment was heard of: holders and the pool tell within a second."""
-_KINDS = ("DesktopLost", "LeaseLost")
+_KINDS = (FailureKind.DESKTOP_LOST, FailureKind.LEASE_LOST)
 _KEPT_S = 600.0
 
 

@@ -20,6 +20,7 @@ from deskroll.agents import agent_kind, agent_settings
 from deskroll.envs import env_kind, env_settings
 from deskroll.errors import DeskrollError, InputError, StoreError
 from deskroll.host.home import expand_home
+from deskroll.models.settings import ModelSettings
 from deskroll.rollout.config import Resources, RunConfig, differences
 from deskroll.rollout.loading import PHASE
 from deskroll.rollout.plan import changed_tasks
@@ -152,7 +153,9 @@ def _whole(resolved: dict[str, Any]) -> dict[str, Any]:
     except (DeskrollError, KeyError):  # of another version of deskroll: compared as they are
         return resolved
     options = redacted({"env_options": env.model_dump(mode="json"), "agent_options": agent.model_dump(mode="json")})
-    return {**resolved, **options}
+    defaults = ModelSettings().model_dump(mode="json")
+    models = {name: {**defaults, **resolved[name]} for name in ("model", "judge") if resolved.get(name)}
+    return {**resolved, **options, **models}
 
 
 def _git_commit() -> str:

@@ -19,12 +19,12 @@ from deskroll.errors import (
     ConfigError,
     DeskrollError,
     FailureClass,
+    FailureKind,
     InputError,
     ModelError,
     StoreError,
     plain,
 )
-from deskroll.models.base import ModelForbidden
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.engine import Engine, JobStatus
 from deskroll.rollout.group import GroupResult
@@ -338,7 +338,7 @@ class JobRun:
             self._no_model = 0
             return
         self._no_model += 1
-        forbidden = failure.kind == ModelForbidden.__name__
+        forbidden = failure.kind is FailureKind.MODEL_FORBIDDEN
         if forbidden or self._no_model > max(_NO_MODEL, 2 * self._engine.limits.episodes.most):
             self._engine.store.write(Failed(episode=episode, epoch=self._engine.store.epoch))
             self.stop()  # whoever has just got this one's permit asks for nothing any more

@@ -9,18 +9,22 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from deskroll.agents import agent_kind, agent_settings, code_options
+from deskroll.agents import agent_kind, agent_settings
 from deskroll.config import Override, load
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.providers.choice import check_name, choose
+from deskroll.envs import env_kind
 from deskroll.errors import ConfigError, InputError, StoreError
 from deskroll.host.home import expand_home
 from deskroll.host.listen import Listen
 from deskroll.host.tokens import TOKEN_VARIABLE
 from deskroll.importing import place_file
+from deskroll.models.plugin import SCRIPTED, SCRIPTED_KIND
 from deskroll.models.settings import ModelSettings
+from deskroll.plugins import Plugin
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.preparing import check_tasks, desktops_wanted
 from deskroll.rollout.redaction import masked_settings, without_masked
@@ -31,8 +35,6 @@ from deskroll.types import Task
 _log = logging.getLogger(__name__)
 PHASE = "eval"
 """The phase of `deskroll run`."""
-SCRIPTED = "scripted:"
-"""A model whose name begins so answers from a script; without a file, from the one beside the tasks."""
 
 
 def load_run(path: Path | None, overrides: Sequence[Override]) -> tuple[RunConfig, list[Task]]:
@@ -82,9 +84,11 @@ def check_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[Tas
     if config.judge is not None:
         models["judge"] = _placed(config.judge, _beside(config.tasks, ".judge.yaml"), "judge")
     named = {"env": place_file(config.env), "agent": place_file(config.agent)}
-    code = code_options(agent_kind(named["agent"]), config.agent_options)
-    options = {**config.agent_options, **{name: place_file(value) for name, value in code.items()}}
-    config = config.model_copy(update=models | named | {"agent_options": options})
+    options = {
+        "env_options": _place_code(env_kind(named["env"]), config.env_options),
+        "agent_options": _place_code(agent_kind(named["agent"]), config.agent_options),
+    }
+    config = config.model_copy(update=models | named | options)
     agent_settings(agent_kind(config.agent), config.agent_options, config.agent)
     if desktops_wanted(config, tasks, config.tasks):
         config = _with_provider(config)
@@ -97,6 +101,11 @@ def check_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[Tas
     return config, tasks
 
 
+def _place_code(kind: type[Plugin], options: dict[str, Any]) -> dict[str, Any]:
+    """The options, with files of code in them named by paths that hold from everywhere."""
+    return {**options, **{name: place_file(value) for name, value in kind.code_of(options).items()}}
+
+
 def _beside(tasks: str, suffix: str) -> Path:
     """The file that stands beside the tasks, whether they are a file or a folder."""
     if not tasks:
@@ -106,7 +115,10 @@ def _beside(tasks: str, suffix: str) -> Path:
 
 def _placed(model: ModelSettings, beside: Path, name: str) -> ModelSettings:
     """The model, with the script that it answers from named by a path that holds from everywhere."""
-    if model.name == SCRIPTED.rstrip(":"):
+    model = model.model_copy(update={"kind": place_file(model.kind)})
+    if model.kind == SCRIPTED_KIND and not model.name.startswith(SCRIPTED_KIND):
+        model = model.model_copy(update={"name": f"{SCRIPTED}{model.name}"})
+    if model.name == SCRIPTED_KIND:
         if not beside.is_file():
             raise ConfigError(
                 f"{name}.name is 'scripted', and there is no script beside the tasks ({beside}); "
@@ -142,10 +154,7 @@ def _check_provider(config: RunConfig, wanted: Sequence[tuple[Task, DesktopSpec]
             raise ConfigError(f"pool: {error}") from None
     if config.pool or not wanted:
         return
-    try:
-        provider = make_provider(name, config.provider_options)
-    except InputError as error:
-        raise ConfigError(f"provider_options (provider {name}): {error}") from None
+    provider = make_provider(name, config.provider_options)
     # Each spec once, with the first task that wants it.
     for spec, task in {spec: task for task, spec in reversed(wanted)}.items():
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deskroll.agents import agent_kind, agent_settings
 from deskroll.desktops.base import DesktopSpec
-from deskroll.envs import EnvKind, env_kind, env_settings, is_judged
+from deskroll.envs import Env, env_kind, env_settings
 from deskroll.errors import InputError, did_you_mean, foreign_code, plain
 from deskroll.registry import Registry
 from deskroll.report.words import counted
@@ -24,7 +24,7 @@ _MOST_NAMED = 3
 def desktops_wanted(spec: EpisodeSpec, tasks: Sequence[Task], where: str = "") -> list[tuple[Task, DesktopSpec]]:
     """Each task that needs a desktop, and which; `where` the tasks are from, for messages."""
     own = env_kind(spec.env)
-    found: dict[str, tuple[EnvKind, object]] = {spec.env: (own, env_settings(own, spec.env_options, spec.env))}
+    found: dict[str, tuple[type[Env], object]] = {spec.env: (own, env_settings(own, spec.env_options, spec.env))}
     wanted = []
     for task in tasks:
         name, options = spec.of_task(task.env)
@@ -42,7 +42,7 @@ def desktops_wanted(spec: EpisodeSpec, tasks: Sequence[Task], where: str = "") -
     return wanted
 
 
-def _tasks_own_kind(name: str) -> EnvKind:
+def _tasks_own_kind(name: str) -> type[Env]:
     """The kind of environment that a task names: one that was installed, never code by its place."""
     if ":" in name:
         raise InputError(f"env is {name!r}: tasks are data, and name no code; name it with --env")
@@ -58,15 +58,13 @@ def check_tasks(spec: EpisodeSpec, tasks: Sequence[Task], where: str = "") -> No
     kinds = {name: env_kind(name) for name in {task.env or spec.env for task in tasks}}
     agent = agent_kind(spec.agent)
     settings = agent_settings(agent, spec.agent_options, spec.agent)
-    refuse = getattr(agent, "check_task", None)
     screens = {task.id: (desktop.width, desktop.height) for task, desktop in wanted}
     for task in tasks:
         try:
             with foreign_code(f"env {task.env or spec.env}, check_task"):
                 kinds[task.env or spec.env].check_task(task)
-            if refuse is not None:
-                with foreign_code(f"agent {spec.agent}, check_task"):
-                    refuse(task, settings, screens.get(task.id))
+            with foreign_code(f"agent {spec.agent}, check_task"):
+                agent.check_task(task, settings, screens.get(task.id))
         except InputError as error:
             raise _refused(where, task, error) from None
 
@@ -75,7 +73,7 @@ def unjudged(spec: EpisodeSpec, tasks: Sequence[Task]) -> str:
     """Which tasks will have no score because nothing says what is right, in one line; empty: none."""
     if not spec.evaluate:
         return ""
-    found = [task.id for task in tasks if not is_judged(env_kind(task.env or spec.env), task)]
+    found = [task.id for task in tasks if not env_kind(task.env or spec.env).is_judged(task)]
     if not found:
         return ""
     some = ", ".join(map(plain, found[:_MOST_NAMED])) + (", ..." if len(found) > _MOST_NAMED else "")

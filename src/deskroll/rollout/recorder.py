@@ -8,7 +8,7 @@ import time
 import msgspec
 
 from deskroll.envs import Ending, TurnResult
-from deskroll.errors import DeskrollError, EvaluatorError, FailureClass
+from deskroll.errors import DeskrollError, EvaluatorError, FailureClass, FailureKind
 from deskroll.rollout.budget import Budget
 from deskroll.rollout.context import EpisodeContext
 from deskroll.rollout.live_attempt import LiveAttempt
@@ -144,7 +144,9 @@ class EpisodeRecorder:
             self.failed(error)
             return
         self._stop = StopReason.CANCELLED
-        self._failure = Failure(failure_class=FailureClass.CANCELLED, kind="Cancelled", message="it was stopped")
+        self._failure = Failure(
+            failure_class=FailureClass.CANCELLED, kind=FailureKind.CANCELLED, message="it was stopped"
+        )
         self._score = Score(value=None, reason="it was stopped")
 
     async def seal(self) -> Episode:

@@ -24,7 +24,7 @@ import msgspec
 from pydantic import Field
 
 from deskroll.config import Settings
-from deskroll.errors import DeathCause, FailureClass
+from deskroll.errors import DeathCause, FailureClass, FailureKind
 from deskroll.host.backoff import Backoff
 from deskroll.types import Episode, Failure, Record, Score
 
@@ -124,5 +124,7 @@ def _class(episode: Episode) -> FailureClass | None:
 def _blamed(episode: Episode, deaths: int) -> Episode:
     reason = f"agent: desktop_lost: {deaths} desktops died of what was done in them; the last: "
     message = episode.failure.message if episode.failure else ""
-    failure = Failure(failure_class=FailureClass.AGENT, kind="desktop_lost", message=reason + message)
+    failure = Failure(
+        failure_class=FailureClass.AGENT, kind=FailureKind.DESKTOP_LOST_BY_AGENT, message=reason + message
+    )
     return msgspec.structs.replace(episode, failure=failure, score=Score(value=0.0, reason=failure.message))

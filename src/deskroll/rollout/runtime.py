@@ -20,9 +20,7 @@ from typing import Any
 
 from deskroll.desktops.base import DesktopSpec
 from deskroll.host.supervise import supervise
-from deskroll.rollout.backends import Backend
-from deskroll.rollout.backends.inline import InlineBackend
-from deskroll.rollout.backends.process import ProcessBackend
+from deskroll.rollout.backends import Backend, BackendContext, backend_kind
 from deskroll.rollout.config import Resources
 from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.desktop_journal import DesktopJournal
@@ -214,10 +212,9 @@ async def _open_backend(
 ) -> AsyncIterator[Backend]:
     """Where episodes run."""
     setup = WorkerSetup(storage=store.storage.root, pool=desktops.at, plan=desktops.plan, pool_wait=desktops.wait)
-    if resources.backend == "inline":
-        async with InlineBackend(setup, leases=desktops, sink=sink) as inline:
-            yield inline
-        return
     keep = (store.lock_fd,) if store.lock_fd is not None else ()
-    async with ProcessBackend(setup, resources, keep=keep, sink=sink) as processes:
-        yield processes
+    context = BackendContext(leases=desktops, keep=keep, sink=sink, workers=resources)
+    kind = backend_kind(resources.backend)
+    options = kind.read_options(resources.backend_options, "backend_options")
+    async with kind.for_run(setup, options, context) as backend:
+        yield backend

@@ -103,10 +103,14 @@ class Definition(Record, frozen=True):
 
 def plug_ins(spec: EpisodeSpec) -> dict[str, str]:
     """The parts of a spec that are named by a file, each with the digest of that file."""
-    from deskroll.agents import agent_kind, code_options  # noqa: PLC0415  (settings are read for every --help)
+    # Imported here, since settings are read for every --help.
+    from deskroll.agents import agent_kind  # noqa: PLC0415
+    from deskroll.envs import env_kind  # noqa: PLC0415
 
-    code = code_options(agent_kind(spec.agent), spec.agent_options).values()
-    return {name: digest for name in (spec.env, spec.agent, *code) if (digest := file_digest(name))}
+    code = {**agent_kind(spec.agent).code_of(spec.agent_options), **env_kind(spec.env).code_of(spec.env_options)}
+    models = (spec.model.kind, spec.judge.kind if spec.judge is not None else "")
+    named = (spec.env, spec.agent, *code.values(), *models)
+    return {name: digest for name in named if (digest := file_digest(name))}
 
 
 def _key(settings: ModelSettings | None) -> str:

@@ -8,17 +8,12 @@ from deskroll.types import Failure
 
 RUN_STOPS = "the run stops here, since it cannot go on without it: resume it"
 """What follows from the death of background work that a run needs."""
+_ERRORS = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, DeskrollError)]
 
 
 def error_of(failure: Failure) -> DeskrollError:
-    """The error that the record was made of, by its kind."""
-    if failure.kind == DesktopLost.__name__ and failure.cause is not None:
+    """The error that the record was made of, by its kind; one of its class where that is nobody's own."""
+    if failure.kind is DesktopLost.kind and failure.cause is not None:
         return DesktopLost(failure.message, failure.cause)
-    kind = getattr(errors, failure.kind, None)
-    if isinstance(kind, type) and issubclass(kind, DeskrollError) and kind.failure is failure.failure_class:
-        return kind(failure.message)
-    return next(
-        each(failure.message)
-        for each in vars(errors).values()
-        if isinstance(each, type) and issubclass(each, DeskrollError) and each.failure is failure.failure_class
-    )
+    fitting = [each for each in _ERRORS if each.failure is failure.failure_class]
+    return next((each for each in fitting if each.kind is failure.kind), fitting[0])(failure.message)

@@ -51,7 +51,7 @@ class SimPool(Pool):
 
 
 def make_pool(sim: dict[str, str] | None = None, *, world: SimWorld | None = None, **config: Any) -> SimPool:
-    settings = SimSettings.parse({"boot": "0.01", "reset": "0.01", "step": "0", **(sim or {})})
+    settings = SimSettings.model_validate({"boot": "0.01", "reset": "0.01", "step": "0", **(sim or {})})
     events = Events()
     pool = SimPool(SimProvider(settings, world=world, sink=events), PoolConfig(**config), sink=events)
     pool.events = events

@@ -413,7 +413,7 @@ async def test_a_provider_that_breaks_in_unforeseen_ways_costs_desktops_only(ope
                 self.broken -= 1
                 raise RuntimeError("unforeseen")
 
-    pool = SimPool(Odd(SimSettings.parse({"boot": "0"})), PoolConfig(num_vms=1, backoff=0.01))
+    pool = SimPool(Odd(SimSettings.model_validate({"boot": "0"})), PoolConfig(num_vms=1, backoff=0.01))
     async with pool:
         assert (await pool.acquire()).address.id
         assert "RuntimeError: unforeseen" in (await pool.status()).last_error
@@ -422,7 +422,9 @@ async def test_a_provider_that_breaks_in_unforeseen_ways_costs_desktops_only(ope
 async def test_what_a_dead_owner_left_is_adopted_or_removed_and_only_that() -> None:
     world = SimWorld()
     dead = Owner(host=host_id(), pid=2**22 + 1, start=1)
-    killed, alive = (SimProvider(SimSettings.parse({"boot": "0"}), world=world, owner=owner) for owner in (dead, None))
+    killed, alive = (
+        SimProvider(SimSettings.model_validate({"boot": "0"}), world=world, owner=owner) for owner in (dead, None)
+    )
     async with AsyncExitStack() as stack:
         await killed.__aenter__()
         await stack.enter_async_context(alive)
@@ -449,7 +451,7 @@ async def test_where_the_fence_is_timed_an_orphan_is_not_taken_over() -> None:
     """A holder of the dead owner's may still use it."""
     world = SimWorld()
     dead = Owner(host=host_id(), pid=2**22 + 1, start=1)
-    killed = SimProvider(SimSettings.parse({"boot": "0", "fence": "timed"}), world=world, owner=dead)
+    killed = SimProvider(SimSettings.model_validate({"boot": "0", "fence": "timed"}), world=world, owner=dead)
     await killed.__aenter__()
     left = (await killed.boot()).id
     await killed.abandon()

@@ -20,7 +20,7 @@ from deskroll.desktops.providers.sim.settings import SimSettings
 
 @pytest_asyncio.fixture
 async def sim() -> AsyncIterator[GuestDesktop]:
-    async with SimProvider(SimSettings.parse({"boot": "0", "step": "0"})) as provider:
+    async with SimProvider(SimSettings.model_validate({"boot": "0", "step": "0"})) as provider:
         address = await provider.boot(DesktopSpec(width=320, height=240))
         async with GuestDesktop(address) as guest:
             yield guest

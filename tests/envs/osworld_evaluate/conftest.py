@@ -18,7 +18,7 @@ from deskroll.envs.osworld.evaluate.upstream.place import find_environment
 @pytest_asyncio.fixture
 async def desktop() -> AsyncIterator[GuestDesktop]:
     """A simulated one."""
-    async with SimProvider(SimSettings.parse({"boot": "0", "step": "0"})) as provider:
+    async with SimProvider(SimSettings.model_validate({"boot": "0", "step": "0"})) as provider:
         address = await provider.boot(DesktopSpec(width=320, height=240))
         async with GuestDesktop(address) as guest:
             yield guest

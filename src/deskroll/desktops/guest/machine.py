@@ -41,7 +41,7 @@ from deskroll.desktops.x11.changes import ChangeWatcher
 from deskroll.desktops.x11.connection import XConnection
 from deskroll.desktops.x11.input import Input
 from deskroll.desktops.x11.recording import Recorder
-from deskroll.errors import ActionError, DesktopError, DesktopLost
+from deskroll.errors import ActionError, DesktopError, DesktopLost, FailureKind
 
 T = TypeVar("T")
 X_TIMEOUT_S = 4.0
@@ -223,6 +223,8 @@ class Machine:
 
 class RecordingError(DesktopError):
     """A recording was started twice, or stopped without having been started."""
+
+    kind = FailureKind.RECORDING_ERROR
 
 
 class _Clock:

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 from deskroll.clocks import running_time, time_limit
-from deskroll.desktops.base import DesktopSpec, Provider
+from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.notes import Note
 from deskroll.desktops.pool.config import PoolConfig
@@ -25,6 +25,7 @@ from deskroll.desktops.pool.queue import Request
 from deskroll.desktops.pool.roster import Roster
 from deskroll.desktops.pool.slot import Slot, State
 from deskroll.desktops.pool.status import PoolStatus, status_of
+from deskroll.desktops.providers.base import Provider
 from deskroll.desktops.reaper import orphans
 from deskroll.desktops.settings import MOST_VMS, TOO_LONG
 from deskroll.errors import (

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
-from deskroll.errors import ActionError
+from deskroll.errors import ActionError, FailureKind
 
 LONGEST = 2_000
 """Characters of an expression."""
@@ -33,6 +33,8 @@ _BINARY: Mapping[type[ast.operator], Callable[[Fraction, Fraction], Fraction | i
 
 class NotPlain(ActionError):
     """It is no arithmetic of plain numbers; it may be an expression all the same."""
+
+    kind = FailureKind.NOT_PLAIN
 
 
 def evaluate(text: str) -> Fraction:

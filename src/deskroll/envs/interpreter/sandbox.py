@@ -65,6 +65,7 @@ def command(limits: Limits, control: int, shown: int, groups: list[str]) -> Comm
         work=HOME,
         environment=_environment(),
         hidden=_other_packages(),
+        etc=("ld.so.cache", "alternatives"),  # the latter says which awk there is
         files={path: text.encode() for path, text in _ETC.items()} | {_INSIDE: _runner()},
         links={"/tmp": HOME[1:]},  # noqa: S108
     )

@@ -15,7 +15,7 @@ import msgspec
 
 from deskroll.envs.limited.home import HOME, Lost, Server
 from deskroll.envs.limited.server import TRAILER, Ask, Ended
-from deskroll.errors import DeskrollError, SetupError, plain
+from deskroll.errors import DeskrollError, FailureKind, SetupError, plain
 from deskroll.types import Record
 
 _ATTEMPTS = 2
@@ -70,6 +70,8 @@ class FunctionCrashed(LimitedError):
 
 class LimitedLost(SetupError):
     """The machine did not let it run: whatever it was asked, that is not to blame."""
+
+    kind = FailureKind.LIMITED_LOST
 
 
 async def limited(

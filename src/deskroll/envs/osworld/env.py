@@ -17,7 +17,7 @@ import msgspec
 from deskroll.actions import Action, Answer, Done, Fail
 from deskroll.desktops.base import ActionResult, DesktopSpec, Settle, StepResult
 from deskroll.envs.answers import judge_answer
-from deskroll.envs.base import Ending, EnvContext, TurnResult
+from deskroll.envs.base import Ending, Env, EnvContext, TurnResult
 from deskroll.envs.osworld.evaluate import (
     check_evaluator,
     close_workers,
@@ -40,18 +40,17 @@ _SIMULATED = (
 )
 
 
-class OSWorldEnv:
+class OSWorldEnv(Env):
     """One task on one desktop."""
 
     Settings: ClassVar[type[OSWorldSettings]] = OSWorldSettings
+    code_options: ClassVar[tuple[str, ...]] = ("action_space", "observation_type")
 
     def __init__(self, task: Task, settings: OSWorldSettings, context: EnvContext) -> None:
         if context.desktop is None:
             raise SetupError(f"task {task.id!r} needs a desktop, and none was given")
-        self._task = task
-        self._settings = settings
+        super().__init__(task, settings, context)
         self._desktop = context.desktop
-        self._context = context
         self._setup = SetupContext(task.id, settings, context.folder)
         self._recording = False
         self._view = View(settings, raw_tree=context.raw_tree)
@@ -83,10 +82,20 @@ class OSWorldEnv:
         return [View(settings).tool]
 
     @staticmethod
-    def check_task(task: Task) -> None:
+    def picture_size(settings: OSWorldSettings, spec: DesktopSpec) -> tuple[int, int]:
+        """The size of the options, where they have one."""
+        return settings.image_width or spec.width, settings.image_height or spec.height
+
+    @classmethod
+    def check_task(cls, task: Task) -> None:
         """Its set-up steps and its evaluator must be known."""
         check_steps(task)
         check_evaluator(task)
+
+    @classmethod
+    def is_judged(cls, task: Task) -> bool:
+        """By its evaluator or, where it has none, by its answer."""
+        return task.answer is not None or "func" in task.evaluator
 
     @staticmethod
     def prepare(tasks: Sequence[Task], settings: OSWorldSettings, folder: Path) -> str:
@@ -107,34 +116,29 @@ class OSWorldEnv:
         """End the processes that judge with OSWorld's own code."""
         await close_workers()
 
-    @property
-    def tools(self) -> Sequence[Tool]:
-        """The computer."""
-        return self.offered(self._settings)
-
     async def reset(self) -> Observation:
         """Perform the set-up steps, and look."""
         try:
-            await perform(self._task.setup, self._desktop, self._setup)
+            await perform(self.task.setup, self._desktop, self._setup)
         finally:
             self._keep_steps("setup.json")
-        self._recording = self._settings.enable_recording and await self._record()
-        settle = self._settle if self._task.setup else None
-        seen = await self._view.shown(await self._desktop.step((), settle=settle, observe=self._view.observe))
-        return msgspec.structs.replace(seen, instruction=self._task.instruction)
+        self._recording = self.settings.enable_recording and await self._record()
+        settle = self._settle if self.task.setup else None
+        seen = await self._view.show(await self._desktop.step((), settle=settle, observe=self._view.observe))
+        return msgspec.structs.replace(seen, instruction=self.task.instruction)
 
     def _keep_steps(self, name: str) -> None:
         """Keep what is known of the steps that were performed since it was last kept."""
         if self._setup.took:
-            self._context.keep(name, msgspec.json.encode(self._setup.took))
+            self.context.keep(name, msgspec.json.encode(self._setup.took))
             self._setup.took.clear()
 
     async def _record(self) -> bool:
         """Begin the recording; an attempt without one is worth more than none."""
         try:
-            await self._desktop.start_recording(self._settings.recording_fps)
+            await self._desktop.start_recording(self.settings.recording_fps)
         except GuestError as error:
-            _log.warning("task %r is not recorded: desktop %s: %s", self._task.id, self._desktop.id, error)
+            _log.warning("task %r is not recorded: desktop %s: %s", self.task.id, self._desktop.id, error)
             return False
         return True
 
@@ -151,21 +155,21 @@ class OSWorldEnv:
         if last is not None and not doing:
             return _ended(last, Observation(), StepResult())
         seen = await self._desktop.step(doing, settle=self._settle, observe=self._view.observe)
-        observation = await self._view.shown(seen, [_result(each) for each in seen.results])
+        observation = await self._view.show(seen, [_result(each) for each in seen.results])
         return _ended(last, observation, seen)
 
     async def score(self, ending: Ending) -> Score:
         """Judge the desktop's state or, where the task has no evaluator, the answer."""
-        if "func" not in self._task.evaluator:
-            if self._task.answer is None:
+        if "func" not in self.task.evaluator:
+            if self.task.answer is None:
                 return Score(value=None, reason="the task has neither an evaluator nor a reference answer")
-            return await judge_answer(self._task, ending.answer, self._settings, self._context.judge)
-        if self._desktop.simulated and looks_at_desktop(self._task):
+            return await judge_answer(self.task, ending.answer, self.settings, self.context.judge)
+        if self._desktop.simulated and looks_at_desktop(self.task):
             return Score(value=None, reason=_SIMULATED)
-        whose = self._settings.evaluators
-        keep = self._context.keep
+        whose = self.settings.evaluators
+        keep = self.context.keep
         try:
-            return await evaluate(self._task, self._desktop, ending, self._setup, evaluators=whose, keep=keep)
+            return await evaluate(self.task, self._desktop, ending, self._setup, evaluators=whose, keep=keep)
         finally:
             self._keep_steps("postconfig.json")
 
@@ -173,7 +177,7 @@ class OSWorldEnv:
         """Keep the recording; the desktop is its caller's."""
         if self._recording:
             self._recording = False
-            self._context.keep("recording.mp4", await self._desktop.end_recording())
+            self.context.keep("recording.mp4", await self._desktop.end_recording())
 
 
 def _wished(task: Task, name: str) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 from deskroll.envs.osworld.elements import Element
 
 
-def marked(screen: bytes, found: Sequence[Element]) -> tuple[bytes, list[Element]]:
+def mark(screen: bytes, found: Sequence[Element]) -> tuple[bytes, list[Element]]:
     """The screen with a box around each element, and the elements that have one: number n is the n-th of them.
 
     Of one that reaches beyond the screen, the part that is seen has the box, and is given back. What lies outside of

@@ -5,26 +5,29 @@ from __future__ import annotations
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from deskroll.desktops.base import HEIGHTS, WIDTHS
 from deskroll.envs.answers import AnswerSettings
+from deskroll.envs.osworld.action_space import action_space
+from deskroll.envs.osworld.observation import observation_type
+from deskroll.errors import InputError
 from deskroll.host.home import expand_home
 
-_OFFERED = {
-    "action_space": ("computer_13", "pyautogui", "claude_computer_use"),
-    "observation_type": ("screenshot", "a11y_tree", "screenshot_a11y_tree", "som"),
-    "os_type": ("Ubuntu",),
-}
+_SYSTEMS = ("Ubuntu",)
 
 
 class OSWorldSettings(AnswerSettings):
     """What all tasks of a run share; a task cannot change these. Answers are compared where a task has no evaluator."""
 
     action_space: str = "computer_13"
-    """How the agent writes its actions."""
+    """How the agent writes its actions: `computer_13`, `pyautogui`, `claude_computer_use`, or a plug-in."""
+    action_space_options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Options of the action space, where it has such."""
     observation_type: str = "screenshot_a11y_tree"
-    """What it is shown after each step."""
+    """What it is shown after each step: `screenshot`, `a11y_tree`, `screenshot_a11y_tree`, `som`, or a plug-in."""
+    observation_options: dict[str, JsonValue] = Field(default_factory=dict)
+    """Options of the observation, where it has such."""
     screen_width: int = Field(default=1920, ge=WIDTHS[0], le=WIDTHS[1])
     """In pixels."""
     screen_height: int = Field(default=1080, ge=HEIGHTS[0], le=HEIGHTS[1])
@@ -97,17 +100,31 @@ class OSWorldSettings(AnswerSettings):
                 raise ValueError(f"{prefix!r}: {instead!r} must be an address with http, https or file")
         return value
 
-    @field_validator(*_OFFERED)
+    @field_validator("os_type")
     @classmethod
-    def _offered(cls, value: str, info: ValidationInfo) -> str:
-        allowed = _OFFERED[info.field_name or ""]
-        if value not in allowed:
-            raise ValueError(f"this version has no {value!r}; allowed: {', '.join(allowed)}")
+    def _check_system(cls, value: str) -> str:
+        if value not in _SYSTEMS:
+            raise ValueError(f"this version has no {value!r}; allowed: {', '.join(_SYSTEMS)}")
+        return value
+
+    @field_validator("action_space", "observation_type")
+    @classmethod
+    def _check_name(cls, value: str, info: ValidationInfo) -> str:
+        try:
+            action_space(value) if info.field_name == "action_space" else observation_type(value)
+        except InputError as error:
+            raise ValueError(str(error)) from None
         return value
 
     @model_validator(mode="after")
-    def _something_is_seen(self) -> OSWorldSettings:
-        if self.observation_type in ("a11y_tree", "som") and not self.require_a11y_tree:
+    def _check_options(self) -> OSWorldSettings:
+        seen = observation_type(self.observation_type)
+        try:
+            action_space(self.action_space).read_options(self.action_space_options, "action_space_options")
+            seen.read_options(self.observation_options, "observation_options")
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        if seen.is_blind_without_tree() and not self.require_a11y_tree:
             raise ValueError(
                 f"observation_type is {self.observation_type!r} and require_a11y_tree is false: nothing would be seen"
             )

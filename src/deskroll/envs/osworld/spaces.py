@@ -1,49 +1,24 @@
-"""Action spaces: what a model is told of the computer, and how its calls become actions.
+"""The action spaces that deskroll brings along.
 
-A space is a start-up setting, the same for all tasks of a run. Where elements are marked on the screen, each space lets
-the model name a mark instead of a pixel, and tells it so: `mark` in computer_13 and claude_computer_use, `tag_3` in
-pyautogui's code, as OSWorld's agents write it (`tags`).
+Where elements are marked on the screen, each lets the model name a mark instead of a pixel, and tells it so: `mark` in
+computer_13 and claude_computer_use, `tag_3` in pyautogui's code, as OSWorld's agents write it (`tags`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
 from deskroll.actions import COMPUTER_ACTIONS, Action, Wait, claude, computer13, pyautogui_code
+from deskroll.envs.osworld.action_space import ActionSpace
 from deskroll.envs.osworld.tags import Marks, decode_tagged, place_of
 from deskroll.errors import ActionError
-from deskroll.types import Tool, ToolRequest
+from deskroll.types import Tool
 
 _BOXES = "On the screen elements are in boxes with numbers."
 _MARK = {"type": "integer", "minimum": 1, "description": "The number of a box on the screen, instead of coordinates."}
-
-
-@dataclass(frozen=True)
-class Space:
-    """One way to act."""
-
-    name: str
-    tool: Tool
-    marked_tool: Tool
-    """The tool where elements are marked."""
-    actions: Callable[[Mapping[str, Any], int, int, Marks | None], Sequence[Action]]
-
-    def decode(self, call: ToolRequest, width: int, height: int, marks: Marks | None = None) -> Sequence[Action]:
-        """The actions of a call on a screen of that size, where marks are offered with these (None: they are not).
-
-        `ActionError` says what is wrong with the call.
-        """
-        try:
-            raw: Any = msgspec.json.decode(call.arguments)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ActionError(f"{call.name}: the arguments are no JSON: {error}") from None
-        if not isinstance(raw, dict):
-            raise ActionError(f"{call.name}: the arguments are no object; see the tool's parameters")
-        return self.actions(raw, width, height, marks)
 
 
 def _with(tool: Tool, words: str, properties: Mapping[str, object]) -> Tool:
@@ -53,16 +28,6 @@ def _with(tool: Tool, words: str, properties: Mapping[str, object]) -> Tool:
 
 
 # --- computer_13 -----------------------------------------------------------------------------------------------------
-
-
-def _computer_13(raw: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
-    given = dict(raw)
-    inner = given.get("parameters")
-    for place in (given, inner) if isinstance(inner, dict) else (given,):
-        if "mark" in place:
-            x, y = place_of(place.pop("mark"), marks)
-            place |= {"x": x, "y": y}
-    return (computer13.decode(given, width, height),)
 
 
 def _described() -> str:
@@ -95,14 +60,24 @@ _COMPUTER_13 = Tool(
 _MARKED_13 = _with(_COMPUTER_13, f"{_BOXES} Instead of x and y, give mark: the number of a box.", {"mark": _MARK})
 
 
+class Computer13(ActionSpace):
+    """OSWorld's actions, by name."""
+
+    tool: ClassVar[Tool] = _COMPUTER_13
+    marked_tool: ClassVar[Tool | None] = _MARKED_13
+
+    def actions(self, arguments: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
+        """See `ActionSpace`."""
+        given = dict(arguments)
+        inner = given.get("parameters")
+        for place in (given, inner) if isinstance(inner, dict) else (given,):
+            if "mark" in place:
+                x, y = place_of(place.pop("mark"), marks)
+                place |= {"x": x, "y": y}
+        return (computer13.decode(given, width, height),)
+
+
 # --- pyautogui -------------------------------------------------------------------------------------------------------
-
-
-def _pyautogui(raw: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
-    code = raw.get("code")
-    if not isinstance(code, str):
-        raise ActionError("code is missing, or no text; write pyautogui calls, or one of WAIT, DONE, FAIL")
-    return pyautogui_code.decode(code, width, height) if marks is None else decode_tagged(code, width, height, marks)
 
 
 _PYAUTOGUI = Tool(
@@ -125,15 +100,23 @@ _MARKED_PYAUTOGUI = _with(
 )
 
 
+class Pyautogui(ActionSpace):
+    """Python code with pyautogui."""
+
+    tool: ClassVar[Tool] = _PYAUTOGUI
+    marked_tool: ClassVar[Tool | None] = _MARKED_PYAUTOGUI
+
+    def actions(self, arguments: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
+        """See `ActionSpace`."""
+        code = arguments.get("code")
+        if not isinstance(code, str):
+            raise ActionError("code is missing, or no text; write pyautogui calls, or one of WAIT, DONE, FAIL")
+        return (
+            pyautogui_code.decode(code, width, height) if marks is None else decode_tagged(code, width, height, marks)
+        )
+
+
 # --- claude_computer_use ---------------------------------------------------------------------------------------------
-
-
-def _claude(raw: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
-    given = dict(raw)
-    if "mark" in given:
-        given["coordinate"] = list(place_of(given.pop("mark"), marks))
-    # What only looks is a wait of no time: the screen is shown after every action.
-    return claude.decode(given, width, height) or (Wait(seconds=0.0),)
 
 
 _CLAUDE = Tool(
@@ -158,12 +141,17 @@ _CLAUDE = Tool(
 )
 _MARKED_CLAUDE = _with(_CLAUDE, f"{_BOXES} Instead of coordinate, give mark: the number of a box.", {"mark": _MARK})
 
-SPACES: Mapping[str, Space] = {
-    each.name: each
-    for each in (
-        Space("computer_13", _COMPUTER_13, _MARKED_13, _computer_13),
-        Space("pyautogui", _PYAUTOGUI, _MARKED_PYAUTOGUI, _pyautogui),
-        Space("claude_computer_use", _CLAUDE, _MARKED_CLAUDE, _claude),
-    )
-}
-"""By the names that configurations use."""
+
+class ClaudeComputerUse(ActionSpace):
+    """The actions of Anthropic's computer tool."""
+
+    tool: ClassVar[Tool] = _CLAUDE
+    marked_tool: ClassVar[Tool | None] = _MARKED_CLAUDE
+
+    def actions(self, arguments: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
+        """See `ActionSpace`."""
+        given = dict(arguments)
+        if "mark" in given:
+            given["coordinate"] = list(place_of(given.pop("mark"), marks))
+        # What only looks is a wait of no time: the screen is shown after every action.
+        return claude.decode(given, width, height) or (Wait(seconds=0.0),)

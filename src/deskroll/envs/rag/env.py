@@ -72,7 +72,7 @@ class RagEnv(ToolEnv):
         return await super().reset()
 
     def _path(self) -> Path:
-        return _corpus(self._task, self._rag, self._context.folder)
+        return _corpus(self.task, self._rag, self.context.folder)
 
     async def _search(self, given: Search) -> str:
         most = given.top_k or self._rag.top_k

@@ -108,7 +108,7 @@ class WebEnv(ToolEnv):
     async def _opened(self) -> Web:
         if self._web is None:
             settings = self._web_settings
-            root = _root(self._task, settings, self._context.folder)
+            root = _root(self.task, settings, self.context.folder)
             if root is not None:
                 self._web = Mirror(root, top_k=settings.top_k, most_bytes=int(settings.page_mb * 1_000_000))
             else:
@@ -128,7 +128,7 @@ class WebEnv(ToolEnv):
 
     async def _visit(self, asked: Visit) -> str:
         web = await self._opened()
-        reader = Reader(self._web_settings, self._context.model)
+        reader = Reader(self._web_settings, self.context.model)
         room = min(self._web_settings.page_chars, LONGEST_RESULT // len(asked.urls) - _FRAME)
 
         async def one(number: int, address: str) -> str:

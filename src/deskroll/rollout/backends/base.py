@@ -8,13 +8,18 @@ names cannot be used, or with a `StoreError`; after the block nothing that it st
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Collection
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 from deskroll.errors import DeskrollError
-from deskroll.rollout.orders import AttemptName, Order, Vitals
+from deskroll.plugins import Plugin, load_plugin
+from deskroll.rollout.config import WorkerSettings
+from deskroll.rollout.context import Leases
+from deskroll.rollout.orders import AttemptName, Order, Vitals, WorkerSetup
 from deskroll.rollout.spec import Definition
-from deskroll.types import Episode, EpisodeKey, Record
+from deskroll.types import Episode, EpisodeKey, EventSink, Record
 
 
 class WorkerVitals(Record, frozen=True):
@@ -32,26 +37,64 @@ class WorkerVitals(Record, frozen=True):
     isolated: bool = False
 
 
-class Backend(Protocol):
+@dataclass(frozen=True)
+class BackendContext:
+    """What a backend may use, besides what its episodes have in common."""
+
+    leases: Leases | None = None
+    """The pool, where it is in this process."""
+    keep: tuple[int, ...] = ()
+    """Descriptors that whoever runs episodes keeps open: the run is not free before they are closed."""
+    sink: EventSink | None = None
+    workers: WorkerSettings = field(default_factory=WorkerSettings)
+    """How processes that run episodes are kept."""
+
+
+class Backend(Plugin):
     """Runs attempts."""
 
+    has_workers: ClassVar[bool] = True
+    """Whether episodes run in other processes, each with clients of its own."""
+
+    @classmethod
+    @abstractmethod
+    def for_run(cls, setup: WorkerSetup, settings: Any, context: BackendContext) -> Self:
+        """Make the one of a run, with the options that people set (`backend_options`)."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """End all that it started."""
+
+    @abstractmethod
     def define(self, definition: Definition) -> None:
         """Say what orders that name this digest have in common: before the first of them."""
 
+    @abstractmethod
     async def run(self, order: Order) -> Episode | None:
         """Run one attempt to its end; None where it was given back before that."""
 
+    @abstractmethod
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> bool:
         """End an attempt now: as a failure of the error's class, or because it is not wanted any more.
 
         `visit`: only if it still is in that stage (`Activity.visit`). Returns whether somebody runs it.
         """
 
+    @abstractmethod
     def give_back(self, attempts: Collection[AttemptName]) -> asyncio.Future[int]:
         """Have those of these attempts given back that have not begun their set-up; how many come to their end."""
 
+    @abstractmethod
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         """Write down where an attempt stands: its stack and its screen, in its folder."""
 
+    @abstractmethod
     def workers(self) -> list[WorkerVitals]:
         """What every worker does."""
+
+
+def backend_kind(name: str) -> type[Backend]:
+    """The backend of that name."""
+    return load_plugin("backend", name, Backend)

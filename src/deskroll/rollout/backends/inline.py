@@ -6,9 +6,10 @@ import asyncio
 import os
 from collections.abc import Collection
 from contextlib import AsyncExitStack
+from typing import Any, ClassVar, Self
 
 from deskroll.errors import DeskrollError, WorkerLost
-from deskroll.rollout.backends.base import WorkerVitals
+from deskroll.rollout.backends.base import Backend, BackendContext, WorkerVitals
 from deskroll.rollout.backends.runner import AttemptRunner
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.context import Leases, ProcessContext
@@ -17,8 +18,10 @@ from deskroll.rollout.spec import Definition
 from deskroll.types import Episode, EpisodeKey, EventSink
 
 
-class InlineBackend:
+class InlineBackend(Backend):
     """Runs attempts right here. A crash of one is a crash of all: use processes for anything that matters."""
+
+    has_workers: ClassVar[bool] = False
 
     def __init__(self, setup: WorkerSetup, *, leases: Leases | None = None, sink: EventSink | None = None) -> None:
         self._setup = setup
@@ -29,7 +32,12 @@ class InlineBackend:
         self._runner: AttemptRunner | None = None
         self._dumps: set[asyncio.Task[None]] = set()
 
-    async def __aenter__(self) -> InlineBackend:
+    @classmethod
+    def for_run(cls, setup: WorkerSetup, settings: Any, context: BackendContext) -> Self:
+        """See `Backend`."""
+        return cls(setup, leases=context.leases, sink=context.sink)
+
+    async def __aenter__(self) -> Self:
         context = ProcessContext.open(self._setup, leases=self._leases, sink=self._sink, show_traces=True)
         self._context = await self._stack.enter_async_context(context)
         self._runner = AttemptRunner(self._context)

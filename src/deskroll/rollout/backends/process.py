@@ -15,6 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Collection
+from typing import Any, Self
 
 import msgspec
 
@@ -22,7 +23,7 @@ from deskroll.errors import BackendLost, BackgroundLost, DeskrollError, WorkerLo
 from deskroll.host.supervise import Supervisor
 from deskroll.host.zygote import READY_S
 from deskroll.report.words import counted
-from deskroll.rollout.backends.base import WorkerVitals
+from deskroll.rollout.backends.base import Backend, BackendContext, WorkerVitals
 from deskroll.rollout.backends.wire import LOG_EVENT, Setup
 from deskroll.rollout.backends.worker_handle import WorkerHandle
 from deskroll.rollout.backends.zygote import WorkerZygote
@@ -42,7 +43,7 @@ _STACK_S = 5.0
 _GLANCE_S = 0.2
 
 
-class ProcessBackend:
+class ProcessBackend(Backend):
     """Use with `async with`."""
 
     def __init__(
@@ -72,7 +73,12 @@ class ProcessBackend:
         self._broken: DeskrollError | None = None
         self._closing = False
 
-    async def __aenter__(self) -> ProcessBackend:
+    @classmethod
+    def for_run(cls, setup: WorkerSetup, settings: Any, context: BackendContext) -> Self:
+        """See `Backend`."""
+        return cls(setup, context.workers, keep=context.keep, sink=context.sink)
+
+    async def __aenter__(self) -> Self:
         await self._zygote.__aenter__()
         try:
             for _ in range(self._workers):

@@ -10,13 +10,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-from deskroll.desktops.base import DesktopSpec
-from deskroll.desktops.notes import Note, NoteFolder, renewed
+from deskroll.desktops.notes import Note, NoteFolder
 from deskroll.errors import BootError
-from deskroll.host.owner import Owner
 from deskroll.host.runtime_folder import LONGEST_SOCKET_PATH, runtime_root
 
 PROVIDER = "local"
@@ -42,31 +39,12 @@ def notebook() -> NoteFolder[LocalNote]:
     return NoteFolder(runtime_root(), LocalNote)
 
 
-def new_note(desktop_id: str, spec: DesktopSpec, isolation: str) -> LocalNote:
-    """The note of a desktop that this process is about to start."""
-    now = time.time()
-    note = LocalNote(
-        id=desktop_id,
-        provider=PROVIDER,
-        owner=Owner.this_process(),
-        created_at=now,
-        expires_at=now,
-        width=spec.width,
-        height=spec.height,
-        endpoint=f"unix:{socket_of(notebook().folder(desktop_id))}",
-        isolation=isolation,
-    )
-    return renewed(note)
-
-
-def make_desktop_folder(note: LocalNote) -> Path:
-    """Make the folder of a desktop with its note in it."""
-    notes = notebook()
-    if len(str(socket_of(notes.folder(note.id)))) > LONGEST_SOCKET_PATH:
-        raise BootError(
-            f"{notes.folder(note.id)} is too long a path for a socket; set DESKROLL_RUNTIME_DIR to a shorter one"
-        )
-    return notes.open(note)
+def socket_path(desktop_id: str) -> Path:
+    """Where the guest of a desktop will answer; `BootError` where no socket can be."""
+    folder = notebook().folder(desktop_id)
+    if len(str(socket_of(folder))) > LONGEST_SOCKET_PATH:
+        raise BootError(f"{folder} is too long a path for a socket; set DESKROLL_RUNTIME_DIR to a shorter one")
+    return socket_of(folder)
 
 
 def socket_of(folder: Path) -> Path:

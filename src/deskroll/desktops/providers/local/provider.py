@@ -1,8 +1,7 @@
 """LocalProvider: embedded desktops on this machine.
 
-Owns one zygote and the desktops that it started. Guarantees: `boot` returns a desktop that answers, or
-raises `BootError` and leaves nothing; `stop`, leaving the `async with` block, and the death of this process (however
-sudden) each take the desktops away, with their processes, sockets and files.
+Owns one zygote and the desktops that it started. Guarantees, besides what every provider does: the death of
+this process, however sudden, takes the desktops away, with their processes, sockets and files.
 """
 
 from __future__ import annotations
@@ -10,33 +9,29 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import secrets
 import socket
-import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Fence, Recycling, TellLost
-from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.desktops.notes import RENEWAL, Note, NoteFolder, keep_renewing
+from deskroll.config import Settings
+from deskroll.desktops.base import Address, Capabilities, DesktopSpec, Fence, Recycling
+from deskroll.desktops.providers.base import Provider
 from deskroll.desktops.providers.local import network, orphan, places, shims
 from deskroll.desktops.providers.local.checks import require_modules
 from deskroll.desktops.providers.local.running import Running
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Request
-from deskroll.errors import BootError, DesktopError, DesktopLost, InputError, MissingDependency, ResetError
+from deskroll.errors import BootError, DesktopLost, InputError, MissingDependency
 from deskroll.host.control_group import ControlGroup
 from deskroll.host.owner import process_start
 from deskroll.host.runtime_folder import runtime_root
-from deskroll.host.supervise import Supervisor
 from deskroll.host.zygote import ZygoteHandle
-from deskroll.types import Event, EventSink, guarded
+from deskroll.types import EventSink
 
 BOOT_S = 90.0
 """The longest wait for a desktop; the keeper gives up before."""
-CHECK_S = 10.0
-"""Deadline of a health check; a healthy desktop answers within milliseconds."""
 FULL = 0.97
 """The share of its memory from which on a desktop counts as having none left."""
 _LEAST_MEMORY = 48 << 20
@@ -48,90 +43,80 @@ _ENV = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
 """All that a zygote inherits: keys and tokens have no business near a desktop."""
 
 
-class LocalProvider:
-    """Embedded desktops: Xvfb in namespaces. `isolation="none"` runs them without, where bubblewrap cannot."""
+class LocalSettings(Settings):
+    """Options of local desktops."""
+
+    isolation: Literal["bwrap", "none"] = "bwrap"
+    """Whether each has namespaces of its own; without, where bubblewrap cannot make any."""
+
+
+class LocalProvider(Provider):
+    """Embedded desktops: Xvfb in namespaces."""
 
     name = places.PROVIDER
+    Settings: ClassVar[type[LocalSettings]] = LocalSettings
+    note_type: ClassVar[type[places.LocalNote]] = places.LocalNote
+    boot_limit_s: ClassVar[float | None] = BOOT_S
+    capabilities = Capabilities(
+        recycling=Recycling.REPLACE,
+        fence=Fence.HARD,  # the socket of a desktop dies with it
+        boot_s=0.3,
+        reset_s=0.4,
+        host_only=True,
+        most=max(1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _LEAST_MEMORY),
+    )
 
-    def __init__(self, *, isolation: str = "bwrap", sink: EventSink | None = None) -> None:
-        if isolation not in ("bwrap", "none"):
-            raise InputError(f"isolation is {isolation!r}; allowed: bwrap, none")
-        self.capabilities = Capabilities(
-            recycling=Recycling.REPLACE,
-            fence=Fence.HARD,  # the socket of a desktop dies with it
-            boot_s=0.3,
-            reset_s=0.4,
-            host_only=True,
-            most=max(1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _LEAST_MEMORY),
-        )
-        self._isolation = isolation
-        self._sink = guarded(sink)
+    def __init__(self, settings: LocalSettings | None = None, *, sink: EventSink | None = None) -> None:
+        super().__init__(settings, sink=sink)
+        self._isolation: str = self.settings.isolation
         self._zygote: ZygoteHandle | None = None
         self._starting = asyncio.Lock()
         self._running: dict[str, Running] = {}
-        self._background = Supervisor()
-        self._tell_lost: TellLost | None = None
-        self._closed = False
 
     @classmethod
-    def from_options(cls, options: Mapping[str, str], sink: EventSink | None = None) -> LocalProvider:
-        """One option: `isolation`."""
-        if unknown := sorted(set(options) - {"isolation"}):
-            raise InputError(f"local desktops have no option {unknown[0]!r}; allowed: isolation=bwrap, isolation=none")
+    def check_installed(cls) -> None:
+        """See `Plugin`: its Python modules; programs are asked for where a desktop is."""
         require_modules()
-        return cls(isolation=options.get("isolation", "bwrap"), sink=sink)
-
-    async def __aenter__(self) -> LocalProvider:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
 
     async def warm_up(self) -> None:
-        """Start what the first boot would have to wait for. Optional."""
+        """Start the zygote."""
         await self._ready_zygote()
 
     def check_spec(self, spec: DesktopSpec) -> None:
         """Raise `InputError` for what local desktops cannot be, `MissingDependency` for what they cannot be here."""
+        super().check_spec(spec)
         _check_spec(spec)
         if spec.network and self._isolation == "bwrap":
             network.require()
 
-    def on_lost(self, tell: TellLost) -> None:
-        """Have it told when a desktop dies by itself."""
-        self._tell_lost = tell
+    def note_fields(self, desktop_id: str, spec: DesktopSpec) -> dict[str, Any]:
+        """See `Provider`."""
+        return {"isolation": self._isolation, "endpoint": f"unix:{places.socket_path(desktop_id)}"}
 
-    async def boot(self, spec: DesktopSpec = DesktopSpec(), *, desktop_id: str = "", token: str = "") -> Address:
-        """Start a desktop; returns when it can be used."""
-        self.check_spec(spec)
-        began = time.monotonic()
-        zygote = await self._ready_zygote()
-        desktop_id = desktop_id or f"local-{secrets.token_hex(4)}"
-        note = places.new_note(desktop_id, spec, self._isolation)
-        folder = places.make_desktop_folder(note)
-        running = Running(desktop_id, folder, self._isolation)
-        self._running[desktop_id] = running
-        try:
-            booted = await asyncio.wait_for(self._start(zygote, running, spec, token), BOOT_S)
-            running.watching = asyncio.create_task(self._watch(running))
-            places.notebook().write(_with_pids(note, running, booted))
-        except BaseException as error:
-            await asyncio.shield(self.stop(desktop_id))
-            if isinstance(error, TimeoutError):
-                raise BootError(f"desktop {desktop_id} did not boot within {BOOT_S:g} s") from None
-            if isinstance(error, OSError):
-                raise BootError(f"desktop {desktop_id} did not boot: {error}") from error
-            raise
-        seconds = {**booted.seconds, "total": time.monotonic() - began}
-        self._sink.emit(Event(kind="desktop.booted", subject=desktop_id, data={"seconds": seconds}))
+    async def start_machine(self, note: places.LocalNote, spec: DesktopSpec, token: str) -> Address:
+        """See `Provider`."""
+        running = Running(note.id, places.notebook().folder(note.id), self._isolation)
+        self._running[note.id] = running
+        booted = await self._start(await self._ready_zygote(), running, spec, token)
+        running.watching = asyncio.create_task(self._watch(running))
+        await self.rewrite_note(_with_pids(note, running, booted))
+        running.boot_seconds = booted.seconds
         return Address(
-            id=desktop_id,
-            endpoint=note.endpoint,
-            provider=self.name,
-            token=token,
-            width=spec.width,
-            height=spec.height,
+            id=note.id, endpoint=note.endpoint, provider=self.name, token=token, width=spec.width, height=spec.height
         )
+
+    async def end_machine(self, note: places.LocalNote) -> None:
+        """See `Provider`: by its keeper or, of an owner and a keeper that were killed together, by its note."""
+        running = self._running.get(note.id)
+        if running is None:
+            await asyncio.to_thread(orphan.remove, places.notebook(), note)
+            return
+        await running.take_away()
+        del self._running[note.id]
+
+    def boot_seconds(self, desktop_id: str) -> Mapping[str, float]:
+        """See `Provider`."""
+        return self._running[desktop_id].boot_seconds
 
     async def _start(self, zygote: ZygoteHandle, running: Running, spec: DesktopSpec, token: str) -> Booted:
         uid = _desktop_uid(running.id, self._isolation)
@@ -154,91 +139,32 @@ class LocalProvider:
         listener.listen(128)
         return await running.boot(zygote, request, listener)
 
-    async def revert(self, desktop_id: str, spec: DesktopSpec) -> Address:
-        """Local desktops are replaced, not reverted."""
-        raise ResetError(f"desktop {desktop_id} has no snapshot to go back to: local desktops are replaced")
-
     async def check(self, address: Address) -> None:
         """Raise unless the guest answers, every part of the desktop is alive, and it has room and memory left."""
-        async with GuestDesktop(address, timeout=CHECK_S) as desktop:
-            await desktop.check()
+        await super().check(address)
         if memory := ControlGroup.existing(address.id).memory_in_use():
             used, limit = memory
             if used > limit * FULL:
                 raise DesktopLost(f"desktop {address.id} has no memory left: {used >> 20} of {limit >> 20} MB in use")
 
-    async def notes(self) -> list[Note]:
-        """The local desktops of this user on this host, whoever started them."""
-        notebook = places.notebook()
-        await asyncio.to_thread(notebook.tidy)
-        return list(await asyncio.to_thread(notebook.list, self.name))
-
-    async def adopt(self, note: Note, spec: DesktopSpec) -> Address:
-        """Local desktops end with their owner: there is nothing to take over."""
-        raise ResetError(f"desktop {note.id} cannot be taken over: local desktops end with their owner")
-
-    async def remove(self, note: Note) -> None:
-        """Remove what an owner and a keeper that were killed together have left."""
-        notebook = places.notebook()
-        ours = await asyncio.to_thread(_claim, notebook, note)
-        if ours is not None and ours.id not in self._running:
-            try:
-                await asyncio.to_thread(orphan.remove, notebook, ours)
-            except OSError as error:
-                raise DesktopError(f"what is left of desktop {note.id} could not be removed: {error}") from error
-            self._sink.emit(Event(kind="desktop.reaped", subject=note.id, data={"owner_pid": note.owner.pid}))
-
-    async def stop(self, desktop_id: str) -> None:
-        """End a desktop and remove everything that it was; a second call waits for the first."""
-        running = self._running.get(desktop_id)
-        if running is None:
-            return
-        if running.ending is None:
-            running.ending = asyncio.create_task(self._end(running))
-        # Shielded: once begun, taking a desktop away is finished whatever happens to the caller.
-        await asyncio.shield(running.ending)
-
     async def _watch(self, running: Running) -> None:
         """Follow a running desktop, and report it when it, or a part of it, dies before anybody stopped it."""
-        told = False
 
         def tell(word: Lost | Failed) -> None:
-            nonlocal told
-            if running.ending is None and not told:
-                told = True
-                data = {"reason": word.message, "cause": word.cause}
-                self._sink.emit(Event(kind="desktop.lost", subject=running.id, data=data))
-                if self._tell_lost is not None:
-                    self._tell_lost(running.id, word.message, word.cause)
+            self.report_lost(running.id, word.message, word.cause)
 
         tell(await running.until_gone(tell))
 
-    async def _end(self, running: Running) -> None:
-        try:
-            await running.take_away()
-        except OSError as error:
-            running.ending = None  # it is still ours: the next stop tries again
-            raise DesktopError(f"desktop {running.id} could not be taken away: {error}") from error
-        self._running.pop(running.id, None)
-        self._sink.emit(Event(kind="desktop.stopped", subject=running.id))
-
-    async def close(self) -> None:
-        """Stop every desktop, then the zygote."""
-        self._closed = True
-        try:
-            while self._running:
-                await asyncio.gather(*(self.stop(desktop_id) for desktop_id in list(self._running)))
-        finally:
-            await self._background.close()
-            if self._zygote is not None:
-                zygote, self._zygote = self._zygote, None
-                await zygote.__aexit__()
+    async def shut_down(self) -> None:
+        """End the zygote."""
+        if self._zygote is not None:
+            zygote, self._zygote = self._zygote, None
+            await zygote.__aexit__()
 
     async def _ready_zygote(self) -> ZygoteHandle:
         """The zygote, which is started on first use and again when it died."""
         async with self._starting:
-            if self._closed:
-                raise BootError("the provider is closed: it boots no more desktops")
+            self.require_open()
             if self._zygote is not None and not self._zygote.alive():
                 await self._zygote.__aexit__()
                 self._zygote = None
@@ -246,7 +172,6 @@ class LocalProvider:
                 check_installed()
                 await asyncio.to_thread(shims.stage, runtime_root())
                 self._zygote = await keeper_zygote().__aenter__()
-            self._background.keep(RENEWAL, lambda: keep_renewing(places.notebook(), self._running))
             return self._zygote
 
 
@@ -285,11 +210,6 @@ def _with_pids(note: places.LocalNote, running: Running, report: Booted) -> plac
     )
 
 
-def _claim(notebook: NoteFolder[places.LocalNote], note: Note) -> places.LocalNote | None:
-    current = notebook.read(note.id)
-    return notebook.claim(current) if current is not None else None
-
-
 def _desktop_uid(desktop_id: str, isolation: str) -> int:
     """The host user that a desktop's processes are: the caller's own, or for root one of the desktop's own."""
     if os.getuid() != 0:
@@ -308,8 +228,6 @@ def _exists(uid: int) -> bool:
 
 def _check_spec(spec: DesktopSpec) -> None:
     for name, value, (low, high) in (
-        ("width", spec.width, WIDTHS),
-        ("height", spec.height, HEIGHTS),
         ("memory_mb", spec.memory_mb, (256, 1 << 22)),
         ("processes", spec.processes, (64, 1 << 20)),
         ("disk_mb", spec.disk_mb, (16, 1 << 22)),

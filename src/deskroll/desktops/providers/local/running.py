@@ -37,7 +37,7 @@ class Running:
         self.link, self.keeper_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.link.setblocking(False)
         self.watching: asyncio.Task[None] | None = None
-        self.ending: asyncio.Task[None] | None = None
+        self.boot_seconds: dict[str, float] = {}
         self.keeper_pid = 0
         self._starting: asyncio.Task[None] | None = None
         self._pidfds: list[int] = []

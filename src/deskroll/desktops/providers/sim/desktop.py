@@ -45,7 +45,7 @@ class Keeper(Protocol):
     def is_open(self) -> bool:
         """Whether it still renews its notes."""
 
-    def lost(self, desktop_id: str, reason: str, cause: DeathCause) -> None:
+    def report_lost(self, desktop_id: str, reason: str, cause: DeathCause) -> None:
         """Hear that a machine died by itself."""
 
 
@@ -105,7 +105,7 @@ class SimDesktop:
 
     async def boot(self) -> None:
         """Come up; raises `BootError`. State BROKEN afterwards: the machine is still there."""
-        turn, faults = self.turn("boot"), self.settings.faults
+        turn, faults = self.turn("boot"), self.settings
         try:
             if turn.happens("boot_hangs", faults.boot_hangs):
                 await self.pause(None)
@@ -123,7 +123,7 @@ class SimDesktop:
         """Go back to the clean state of `spec`; raises `ResetError`, and the machine is BROKEN then."""
         if self.state in (*_BETWEEN, State.STOPPING):
             raise ResetError(f"simulated desktop {self.id} is {self.state} and cannot be reset now")
-        turn, faults = self.turn("reset"), self.settings.faults
+        turn, faults = self.turn("reset"), self.settings
         self.world.resets += 1
         self.world.move(self, State.RESETTING)
         self._end_generation("is being reset")
@@ -156,7 +156,7 @@ class SimDesktop:
         try:
             if seconds := turn.lasts("stop", self.settings.stop):
                 await asyncio.sleep(seconds)
-            if turn.happens("stop_fails", self.settings.faults.stop_fails):
+            if turn.happens("stop_fails", self.settings.stop_fails):
                 raise DesktopError(f"simulated desktop {self.id} was not stopped, as its settings want it (stop_fails)")
             done = True
         finally:
@@ -181,7 +181,7 @@ class SimDesktop:
         """End by itself, and have the keeper told."""
         self._interrupt(reason)
         self.world.move(self, State.DEAD)
-        self.keeper.lost(self.id, reason, self.settings.faults.dies_of)
+        self.keeper.report_lost(self.id, reason, self.settings.dies_of)
 
     def wedge(self) -> None:
         """Answer nothing any more."""
@@ -227,7 +227,7 @@ class SimDesktop:
 
     def lose(self) -> NoReturn:
         """Raise `DesktopLost` with the reason."""
-        cause = self.settings.faults.dies_of if self.state is State.DEAD else DeathCause.UNKNOWN
+        cause = self.settings.dies_of if self.state is State.DEAD else DeathCause.UNKNOWN
         raise DesktopLost(f"simulated desktop {self.id} {self.reason}", cause)
 
     def turn(self, kind: str) -> Turn:
@@ -241,7 +241,7 @@ class SimDesktop:
         self._unchecked = set()
         self.world.grant(self)
         self.world.move(self, State.READY)
-        turn, faults = self.turn("clean"), self.settings.faults
+        turn, faults = self.turn("clean"), self.settings
         if turn.happens("dies_idle", faults.dies_idle):
             delay = turn.lasts("dies_after", faults.dies_after)
             self._death = asyncio.get_running_loop().call_later(delay, self._die_idle)

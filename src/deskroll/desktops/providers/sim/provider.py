@@ -1,69 +1,65 @@
 """SimProvider: simulated desktops behind the interface of every provider.
 
-Owns one server and the desktops that it booted or adopted in a `SimWorld`. Guarantees: a desktop is noted before its
-boot begins; a boot that fails or is cancelled leaves nothing alive, unless the fault `boot_leaks` says so; leaving the
-`async with` block takes all of its own desktops away and none of anybody else's.
+Owns one server and the desktops that it booted or adopted in a `SimWorld`. Guarantees, besides what every provider
+does: leaving the `async with` block takes all of its own desktops away at once, whatever a stop would say, and none of
+anybody else's. Only the fault `boot_leaks` leaves a machine alive after a boot that failed.
 """
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
-from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Recycling, TellLost
+from deskroll.desktops.base import Address, Capabilities, DesktopSpec, Recycling
 from deskroll.desktops.notes import Note, renewed
+from deskroll.desktops.providers.base import Provider
+from deskroll.desktops.providers.note_store import NoteStore
 from deskroll.desktops.providers.sim.desktop import SimDesktop, State
 from deskroll.desktops.providers.sim.server import SimServer
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.providers.sim.world import SimWorld
 from deskroll.errors import BootError, DeathCause, DesktopLost, InputError, ResetError
 from deskroll.host.owner import Owner
-from deskroll.types import Event, EventSink, guarded
+from deskroll.types import EventSink
 
-_DEFAULTS = SimSettings()
 REVERTIBLE = ("snapshot", "proxy", "fixed_ip")
 
 
-class SimProvider:
+class SimProvider(Provider):
     """Simulated desktops. Two providers with one `world` see each other's, as two processes on a host would."""
 
     name = "sim"
+    Settings: ClassVar[type[SimSettings]] = SimSettings
 
     def __init__(
         self,
-        settings: SimSettings = _DEFAULTS,
+        settings: SimSettings | None = None,
         *,
         world: SimWorld | None = None,
         owner: Owner | None = None,
         sink: EventSink | None = None,
     ) -> None:
-        self.settings = settings
         self.world = world or SimWorld()
-        self.capabilities = _capabilities(settings)
-        self._owner = owner or Owner.this_process()
-        self._sink = guarded(sink)
+        super().__init__(settings, sink=sink)
+        self.owner = owner or self.owner
+        self.capabilities = _capabilities(self.settings)
         self._server = SimServer(self.world)
         self._open = False
-        self._tell: list[TellLost] = []
 
-    @classmethod
-    def from_options(cls, options: Mapping[str, str], sink: EventSink | None = None) -> SimProvider:
-        """The options are those of `SimSettings.parse`, e.g. `boot=1..3`, `reset=0.5`, `step_crashes=0.01`."""
-        return cls(SimSettings.parse(options), sink=sink)
-
-    async def __aenter__(self) -> SimProvider:
+    async def __aenter__(self) -> Self:
         await self._server.__aenter__()
         self._open = True
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
-        try:
-            # Whatever a stop would say: leaving means that nothing is left.
-            for desktop in [desktop for desktop in self.world.desktops.values() if desktop.keeper is self]:
-                desktop.unplug()
-        finally:
-            await self.abandon()
+    async def stop_all(self) -> None:
+        """Unplug them: leaving means that nothing is left."""
+        for ending in self._ending.values():
+            ending.cancel()
+        for desktop in [desktop for desktop in self.world.desktops.values() if desktop.keeper is self]:
+            desktop.unplug()
+
+    async def shut_down(self) -> None:
+        """Close the server."""
+        await self.abandon()
 
     async def abandon(self) -> None:
         """Vanish as a killed process does: no socket, no more renewals; the desktops stay in the world."""
@@ -75,59 +71,65 @@ class SimProvider:
         """Whether it renews the notes of its desktops."""
         return self._open
 
+    def require_open(self) -> None:
+        """See `Provider`."""
+        if not self._open:
+            raise BootError("the provider of simulated desktops is not open: use it with `async with`")
+
     def check_spec(self, spec: DesktopSpec) -> None:
         """Raise `InputError` when the settings allow for no such desktop."""
-        for name, value, (low, high) in (("width", spec.width, WIDTHS), ("height", spec.height, HEIGHTS)):
-            if not low <= value <= high:
-                raise InputError(f"DesktopSpec.{name} is {value}; allowed: {low} to {high}")
+        super().check_spec(spec)
         if spec.snapshot and spec.snapshot not in self.settings.snapshots:
             names = ", ".join(self.settings.snapshots) or "none: they are a setting of simulated desktops"
             raise InputError(f"DesktopSpec.snapshot is {spec.snapshot!r}; allowed: {names}")
-        for name in ("proxy", "fixed_ip"):
-            if getattr(spec, name) and not getattr(self.settings, name):
+        for name, asked, has in (
+            ("proxy", spec.proxy, self.settings.proxy),
+            ("fixed_ip", spec.fixed_ip, self.settings.fixed_ip),
+        ):
+            if asked and not has:
                 raise InputError(f"DesktopSpec.{name} is asked for, and these simulated desktops have none")
 
-    def on_lost(self, tell: TellLost) -> None:
-        """Have it told when a desktop dies by itself."""
-        self._tell.append(tell)
+    def note_store(self) -> NoteStore:
+        """In the world."""
+        return _WorldNotes(self)
 
-    def lost(self, desktop_id: str, reason: str, cause: DeathCause) -> None:
-        """Pass on that a desktop died, unless there is nobody to hear it any more."""
-        if not self._open:
-            return
-        self._sink.emit(Event(kind="desktop.lost", subject=desktop_id, data={"reason": reason, "cause": cause}))
-        for tell in self._tell:
-            tell(desktop_id, reason, cause)
+    def report_lost(self, desktop_id: str, reason: str, cause: DeathCause) -> None:
+        """See `Provider`; who has vanished hears nothing."""
+        if self._open:
+            super().report_lost(desktop_id, reason, cause)
 
-    async def boot(self, spec: DesktopSpec = DesktopSpec(), *, desktop_id: str = "") -> Address:
-        """Start a desktop, under the id that is given."""
-        self.check_spec(spec)
-        self._require_open()
-        began = time.monotonic()
-        desktop_id = desktop_id or f"sim-{secrets.token_hex(8)}"
-        if desktop_id in self.world.desktops:
-            raise BootError(f"there is a simulated desktop {desktop_id} already; give another id, or none")
-        now = time.time()
-        note = Note(
-            id=desktop_id, provider=self.name, owner=self._owner, created_at=now, expires_at=now,
-            width=spec.width, height=spec.height,
-        )  # fmt: skip
-        desktop = SimDesktop(self.world, self, renewed(note), spec, self.settings)
+    async def start_machine(self, note: Note, spec: DesktopSpec, token: str) -> Address:
+        """See `Provider`; tokens are the world's."""
+        if note.id in self.world.desktops:
+            raise BootError(f"there is a simulated desktop {note.id} already; give another id, or none")
+        desktop = SimDesktop(self.world, self, note, spec, self.settings)
         self.world.add(desktop)
-        try:
-            await desktop.boot()
-        except BaseException:
-            if desktop.state is State.BOOTING:
-                desktop.unplug()
-            raise
-        self._report("desktop.booted", desktop_id, began)
+        await desktop.boot()
         return self._address(desktop)
 
-    async def revert(self, desktop_id: str, spec: DesktopSpec) -> Address:
-        """Put a desktop back to the clean state of `spec`."""
-        if self.settings.recycling is not Recycling.REVERT:
-            raise ResetError(f"simulated desktop {desktop_id} cannot be reverted: the settings say to replace it")
-        return await self._reset(self._own(desktop_id), spec)
+    async def give_up(self, desktop_id: str) -> None:
+        """See `Provider`; a machine that leaked stays."""
+        desktop = self._find(desktop_id)
+        if desktop is None or desktop.state is State.BOOTING:
+            self._own.pop(desktop_id, None)
+        if desktop is not None and desktop.state is State.BOOTING:
+            desktop.unplug()
+
+    async def end_machine(self, note: Note) -> None:
+        """See `Provider`; one that belongs to another provider by now is left alone."""
+        if (desktop := self._find(note.id)) is not None:
+            await desktop.stop()
+
+    async def revert_machine(self, note: Note, spec: DesktopSpec) -> Address:
+        """See `Provider`."""
+        desktop = self._find(note.id)
+        if desktop is None:
+            raise ResetError(f"simulated desktop {note.id} is not here (any more)")
+        kept = (name for name in spec.__struct_fields__ if name not in REVERTIBLE)
+        if changed := [name for name in kept if getattr(spec, name) != getattr(desktop.spec, name)]:
+            raise ResetError(f"a reset cannot change {', '.join(changed)} of simulated desktop {desktop.id}")
+        await desktop.reset(spec)
+        return self._address(desktop)
 
     async def check(self, address: Address) -> None:
         """Raise a `DesktopError` unless the desktop is well: what its guest answers to /health, without the detour."""
@@ -137,52 +139,10 @@ class SimProvider:
         await desktop.enter("")
         await desktop.check()
 
-    async def stop(self, desktop_id: str) -> None:
-        """End a desktop. One that is unknown, or belongs to another provider, is left alone."""
+    def _find(self, desktop_id: str) -> SimDesktop | None:
+        """A machine of ours."""
         desktop = self.world.desktops.get(desktop_id)
-        if desktop is not None and desktop.keeper is self:
-            await desktop.stop()
-            self._report("desktop.stopped", desktop_id)
-
-    async def notes(self) -> list[Note]:
-        """The notes of all desktops in the world."""
-        return self.world.notes()
-
-    async def adopt(self, note: Note, spec: DesktopSpec) -> Address:
-        """Take over a desktop whose owner is gone, and reset it."""
-        self._require_open()
-        if not self._claim(note):
-            raise ResetError(f"simulated desktop {note.id} is no orphan (any more): leave it to its owner")
-        return await self._reset(self._own(note.id), spec)
-
-    async def remove(self, note: Note) -> None:
-        """Take away a desktop whose owner is gone, or our own; one that has another owner by now is left alone."""
-        self._claim(note)
-        await self.stop(note.id)
-
-    def _claim(self, note: Note) -> bool:
-        """Become the owner of an orphan."""
-        desktop = self.world.desktops.get(note.id)
-        if desktop is None or not desktop.note.orphaned():
-            return False
-        desktop.take_over(self, renewed(desktop.note, self._owner), self.settings)
-        return True
-
-    def _own(self, desktop_id: str) -> SimDesktop:
-        desktop = self.world.desktops.get(desktop_id)
-        if desktop is None or desktop.keeper is not self:
-            raise ResetError(f"simulated desktop {desktop_id} is not here (any more)")
-        return desktop
-
-    async def _reset(self, desktop: SimDesktop, spec: DesktopSpec) -> Address:
-        self.check_spec(spec)
-        kept = (name for name in spec.__struct_fields__ if name not in REVERTIBLE)
-        if changed := [name for name in kept if getattr(spec, name) != getattr(desktop.spec, name)]:
-            raise ResetError(f"a reset cannot change {', '.join(changed)} of simulated desktop {desktop.id}")
-        began = time.monotonic()
-        await desktop.reset(spec)
-        self._report("desktop.reset", desktop.id, began)
-        return self._address(desktop)
+        return desktop if desktop is not None and desktop.keeper is self else None
 
     def _address(self, desktop: SimDesktop) -> Address:
         return Address(
@@ -190,13 +150,30 @@ class SimProvider:
             width=desktop.spec.width, height=desktop.spec.height, simulated=True,
         )  # fmt: skip
 
-    def _report(self, kind: str, desktop_id: str, began: float | None = None) -> None:
-        data = {} if began is None else {"seconds": {"total": time.monotonic() - began}}
-        self._sink.emit(Event(kind=kind, subject=desktop_id, data=data))
 
-    def _require_open(self) -> None:
-        if not self._open:
-            raise BootError("the provider of simulated desktops is not open: use it with `async with`")
+class _WorldNotes(NoteStore):
+    """Notes that are part of their machines, as tags are; whoever is open renews its own whenever somebody looks."""
+
+    def __init__(self, provider: SimProvider) -> None:
+        self._provider = provider
+        self._world = provider.world
+
+    async def list(self) -> list[Any]:
+        return self._world.notes()
+
+    async def write(self, note: Any) -> None:
+        self._world.desktops[note.id].note = note
+
+    async def claim(self, note: Note) -> Any:
+        desktop = self._world.desktops.get(note.id)
+        if desktop is None or not desktop.note.orphaned():
+            return None
+        provider = self._provider
+        desktop.take_over(provider, renewed(desktop.note, provider.owner), provider.settings)
+        return desktop.note
+
+    async def renew(self, desktop_id: str) -> None:
+        """Nothing: see `list`."""
 
 
 def _capabilities(settings: SimSettings) -> Capabilities:

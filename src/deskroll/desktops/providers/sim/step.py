@@ -18,11 +18,11 @@ async def step(desktop: SimDesktop, actions: Sequence[Action], settle: Settle | 
         desktop.still(epoch)
         began = time.monotonic()
         turn, settings = desktop.turn("step"), desktop.settings
-        if turn.happens("step_hangs", settings.faults.step_hangs):
+        if turn.happens("step_hangs", settings.step_hangs):
             desktop.wedge()
             await desktop.pause(None)
         await desktop.pause(turn.lasts("step", settings.step))
-        if turn.happens("step_crashes", settings.faults.step_crashes):
+        if turn.happens("step_crashes", settings.step_crashes):
             desktop.die("crashed in mid-step, as its settings want it (step_crashes)")
             desktop.lose()
         contents = desktop.contents

@@ -18,7 +18,7 @@ import msgspec
 from deskroll.clocks import running_time, time_limit
 from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.setup.bodies import whole
-from deskroll.errors import SetupError, plain
+from deskroll.errors import FailureKind, SetupError, plain
 from deskroll.types import Record
 
 PORT = 9222
@@ -51,6 +51,8 @@ class _Targets(msgspec.Struct):
 
 class CallError(SetupError):
     """The browser refused a call."""
+
+    kind = FailureKind.CALL_ERROR
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from deskroll.clocks import running_time
 from deskroll.desktops.base import Desktop, RunResult
 from deskroll.envs.osworld.setup.context import SetupContext
 from deskroll.envs.osworld.setup.records import Execute, Launch, Until, is_true
-from deskroll.errors import GuestError, SetupError, plain
+from deskroll.errors import FailureKind, GuestError, SetupError, plain
 
 RUN_S = 120.0
 """For a command; that of OSWorld's own guest."""
@@ -28,6 +28,8 @@ _OWN_HAND = "SIGTERM"
 
 class CommandFailed(SetupError):
     """A command ended with an error; upstream's runner does not look at that."""
+
+    kind = FailureKind.COMMAND_FAILED
 
     def __init__(self, message: str, returncode: int, stderr: str, *, cut_off: bool = False) -> None:
         super().__init__(message)

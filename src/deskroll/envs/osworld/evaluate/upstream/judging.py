@@ -22,7 +22,7 @@ from deskroll.envs.osworld.evaluate.upstream.worker_pool import WorkerPool
 from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.envs.osworld.setup.context import SetupContext
 from deskroll.envs.osworld.setup.downloads import fetched
-from deskroll.errors import EvaluatorError, SetupError, plain
+from deskroll.errors import EvaluatorError, FailureKind, SetupError, plain
 from deskroll.host.below import open_linked_below
 from deskroll.scoring.excerpt import excerpts
 from deskroll.types import Task
@@ -34,6 +34,8 @@ _pools: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, WorkerPool] = weakr
 
 class UpstreamError(EvaluatorError):
     """Upstream's code did not come to a value."""
+
+    kind = FailureKind.UPSTREAM_ERROR
 
     def __init__(self, message: str, trace: str) -> None:
         super().__init__(message)
