@@ -21,6 +21,7 @@ ROWS: Sequence[set[str]] = (
     {"errors", "clocks"},
     {"actions"},
     {"types"},
+    {"events"},
     {"importing"},
     {"registry"},
     {"config"},
@@ -45,6 +46,7 @@ SDK_HOMES = {
     "volcenginesdkcore": "desktops.providers.volcengine", "volcenginesdkecs": "desktops.providers.volcengine",
     "kubernetes": "desktops.providers.kubernetes", "kubernetes_asyncio": "desktops.providers.kubernetes",
     "pyVmomi": "desktops.providers.vmware", "vboxapi": "desktops.providers.virtualbox",
+    "opentelemetry": "rollout.events.telemetry",
     "anthropic": "models.anthropic", "vllm": "models.vllm", "ray": "rollout.backends.ray",
     "tinker": "train.tinker", "tinker_cookbook": "train.tinker", "verl": "train.verl",
 }  # fmt: skip

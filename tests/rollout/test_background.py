@@ -22,6 +22,7 @@ from deskroll.rollout.background import in_background
 from deskroll.rollout.config import LimitSettings
 from deskroll.rollout.demand import Demand
 from deskroll.rollout.engine import Engine
+from deskroll.rollout.events import EventHub, RunState
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.orders import Order
 from deskroll.rollout.run_budget import RunBudget
@@ -104,9 +105,13 @@ async def run_with(
     demand = Demand({}, {})
     demand.end()  # which the pool is to be told
     async with RunStore.create(f"{runs.folder}/run", info()) as store:
-        engine = Engine(backend, store, Limits(1))
+        hub = EventHub(str, enabled=False)
+        engine = Engine(backend, store, Limits(1), sink=hub)
         given = budget or RunBudget(LimitSettings())
-        session = Session(config, tasks, store, engine, backend, cast(Pool, pool), demand=demand, budget=given)
+        session = Session(
+            config, tasks, store, engine, backend, cast(Pool, pool),
+            demand=demand, budget=given, hub=hub, state=RunState(hub),
+        )  # fmt: skip
         await asyncio.wait_for(session.run(), 60)
 
 

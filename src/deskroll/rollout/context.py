@@ -20,6 +20,7 @@ from deskroll.desktops.lease import Lease
 from deskroll.desktops.service import PoolClient
 from deskroll.envs import Env, EnvContext, EnvKind, env_kind, env_settings
 from deskroll.errors import DeskrollError, FailureClass, InputError, NoDesktop, StoreError, boundary, foreign_code
+from deskroll.events import EventSink, guarded
 from deskroll.importing import file_digest
 from deskroll.models.base import EndpointLoad, Model
 from deskroll.models.client import ModelClient
@@ -29,7 +30,7 @@ from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.orders import Keys, Order, RunSpec
 from deskroll.rollout.traces import Traces
 from deskroll.store import AttemptWriter, Storage, paths
-from deskroll.types import EventSink, Stage, Tool, ToolRequest, guarded
+from deskroll.types import Stage, Tool, ToolRequest
 
 
 class Leases(Protocol):
@@ -84,10 +85,14 @@ class EpisodeContext:
         async with AsyncExitStack() as stack:
             settings = check(ModelSettings, {**spec.model, "api_key": keys.model or None}, "model")
             dialect = dialect_of(agent_kind(spec.agent))
-            model = judge = await stack.enter_async_context(ModelClient(settings, dialect, sink=sink))
+            model = judge = await stack.enter_async_context(
+                ModelClient(settings, dialect, sink=sink, silent_after=spec.notice_after)
+            )
             if spec.judge is not None:
                 settings = check(ModelSettings, {**spec.judge, "api_key": keys.judge or None}, "judge")
-                judge = await stack.enter_async_context(ModelClient(settings, sink=sink))
+                judge = await stack.enter_async_context(
+                    ModelClient(settings, sink=sink, silent_after=spec.notice_after)
+                )
             if leases is None and spec.pool:
                 leases = await stack.enter_async_context(PoolClient(spec.pool, wait=spec.pool_wait, plan=spec.plan))
             with foreign_code("the agent or the environment"):

@@ -2,6 +2,7 @@
 
     GET  /status    RunStatus as JSON           GET  /metrics   the same for Prometheus
     POST /limits    {"num_rollouts": 8, ...}    POST /stop      {"now": false}
+    GET  /events?last=20    events as JSON lines, as they happen, after the last so many, until the run is closed
 
 Whoever changes something is answered with what the run does now: a run that was told to stop may be gone before it is
 asked again.
@@ -12,8 +13,8 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -51,6 +52,7 @@ class Steering(Record, frozen=True):
     status: Callable[[], RunStatus]
     change: Callable[[int | None, int | None], None]
     stop: Callable[[bool], None]
+    follow: Callable[[int], AsyncGenerator[bytes]]
 
 
 def sockets_folder() -> Path:
@@ -129,7 +131,19 @@ def _app(steering: Steering) -> web.Application:
         steering.stop(msgspec.json.decode(await request.read() or b"{}", type=StopRun).now)
         return _told(steering)
 
+    async def events(request: web.Request) -> web.StreamResponse:
+        last = request.query.get("last", "0")
+        if not last.isascii() or not last.isdigit():
+            raise InputError(f"last is {last!r}; it is a number of events")
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await response.prepare(request)
+        async with aclosing(steering.follow(int(last))) as lines:
+            async for each in lines:
+                await response.write(each)
+        return response
+
     app = web.Application(middlewares=[_errors])
+    app.router.add_get("/events", events)
     app.router.add_get("/status", status)
     app.router.add_get("/metrics", metrics)
     app.router.add_post("/limits", limits)

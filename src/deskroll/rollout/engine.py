@@ -25,6 +25,19 @@ from deskroll.errors import (
     StoreError,
     WorkerLost,
 )
+from deskroll.events import (
+    AttemptDropped,
+    AttemptEnded,
+    AttemptRetried,
+    AttemptStarted,
+    EpisodeSealed,
+    EventSink,
+    GroupBegun,
+    GroupEnded,
+    JobEnded,
+    RunStopping,
+    guarded,
+)
 from deskroll.models.base import ModelForbidden
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.cancelled import being_cancelled
@@ -33,11 +46,11 @@ from deskroll.rollout.limits import GroupPermit, Limits
 from deskroll.rollout.orders import Order
 from deskroll.rollout.plan import Group, make_plan
 from deskroll.rollout.retry import Retries, Verdict, acquit, doubt, is_evidence, judge
-from deskroll.rollout.tally import Tally
+from deskroll.rollout.tally import begin_job
 from deskroll.store import RunStore
 from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed, Started
 from deskroll.store.names import name_of
-from deskroll.types import Episode, EpisodeKey, Event, EventSink, Failure, Score, Stage, StopReason, Task, guarded
+from deskroll.types import Episode, EpisodeKey, Failure, Score, Stage, StopReason, Task
 
 _log = logging.getLogger(__name__)
 _NO_MODEL = 20
@@ -61,7 +74,6 @@ class Engine:
         seed: int | None = None,
     ) -> None:
         self.limits = limits
-        self.tally = Tally()
         self.deaths = Deaths()
         self.running: dict[tuple[EpisodeKey, int], float] = {}
         """Attempts that were handed to the backend, and when."""
@@ -89,26 +101,14 @@ class Engine:
         """Whether nothing new is started any more."""
         return self._stopping.is_set()
 
-    @property
-    def unstarted(self) -> int:
-        """How many episodes have no outcome and no attempt that runs."""
-        standing = self.tally.standing()
-        return standing.planned - standing.done - len(self.running)
-
     async def run(
         self, phase: str, tasks: Sequence[Task], *, round_: int = 0, samples: int = 1, priority: int = 0
     ) -> list[Episode]:
         """Run `samples` episodes of each task, less what the journal knows the outcome of; all outcomes come back."""
         groups = make_plan(self._store, phase, round_, tasks, samples)
-        left = sum(len(group.keys) for group in groups)
-        self.tally.planned(len(tasks) * samples)
-        done = {key for group in groups for key in group.keys}
-        for task in tasks:
-            for sample in range(samples):
-                key = EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample)
-                if key not in done and (outcome := self._store.index.outcome(key)) is not None:
-                    self.tally.sealed_before(outcome)
-        self.sink.emit(Event(kind="phase.started", subject=phase, data={"episodes": left}))
+        keys, left = _keys(phase, round_, tasks, samples), {key for group in groups for key in group.keys}
+        known = (self._store.index.outcome(key) for key in keys if key not in left)
+        self.sink.emit(begin_job(phase, round_, len(keys), (each for each in known if each is not None)))
         try:
             async with asyncio.TaskGroup() as work:
                 await self._start_groups(work, groups, priority)
@@ -116,11 +116,15 @@ class Engine:
             if (first := _first(errors)) is None:
                 raise
             raise first from None
+        finally:
+            self.sink.emit(JobEnded(phase=phase, round=round_))
         outcomes = {each.key: each for each in await self._store.outcomes()}
-        return [outcomes[key] for key in _keys(phase, round_, tasks, samples) if key in outcomes]
+        return [outcomes[key] for key in keys if key in outcomes]
 
     def stop(self) -> None:
         """Start nothing more; what has begun comes to its end, and what only waits to is given back."""
+        if not self.stopping:
+            self.sink.emit(RunStopping())
         self._stopping.set()
         self.limits.close()
         if self._finishing is None:
@@ -133,6 +137,8 @@ class Engine:
     def stop_now(self) -> None:
         """End everything; what is ended so has no outcome, and a resume does it again."""
         self.stop()
+        if not self._ended_now:
+            self.sink.emit(RunStopping(now=True))
         self._ended_now = True
         for key, attempt in list(self.running):
             self._backend.stop(key, attempt, None)
@@ -149,6 +155,7 @@ class Engine:
         key = group.keys[0]
         if len(group.keys) > 1:  # of a group of one, the records of its episode say all
             self._store.write(GroupOpened(phase=key.phase, round=key.round, task=key.task, at=time.time()))
+            self.sink.emit(GroupBegun(phase=key.phase, round=key.round, task=key.task))
         left, outcomes = len(group.keys), 0
 
         async def member(each: EpisodeKey) -> None:
@@ -164,6 +171,7 @@ class Engine:
                     closed = GroupClosed(phase=key.phase, round=key.round, task=key.task, at=time.time(), why=why)
                     with contextlib.suppress(StoreError):  # where nothing can be written, the run ends by that
                         self._store.write(closed)
+                    self.sink.emit(GroupEnded(phase=key.phase, round=key.round, task=key.task, reason=why))
                 inside.leave()
 
         async with asyncio.TaskGroup() as work:
@@ -200,10 +208,22 @@ class Engine:
         if verdict.seal is not None:
             outcome = episode if verdict.seal is judged else verdict.seal  # as its own files have it
             self._store.write(Sealed(episode=outcome, epoch=self._store.epoch))
-            self.tally.sealed(outcome)
+            failure = outcome.failure.failure_class if outcome.failure else None
+            score = outcome.score.value
+            self.sink.emit(EpisodeSealed(key=outcome.key, attempt=outcome.attempt, score=score, failure=failure))
         else:
             self._store.write(Failed(episode=judged, epoch=self._store.epoch, retry_in_s=verdict.pause))
-            self.tally.failed(episode, again=verdict.again)
+            if verdict.again:
+                failure = judged.failure.failure_class if judged.failure else None
+                self.sink.emit(
+                    AttemptRetried(
+                        key=judged.key,
+                        attempt=judged.attempt,
+                        failure=failure,
+                        reason=judged.score.reason,
+                        pause_s=verdict.pause,
+                    )
+                )
         if self.on_judged is not None:
             self.on_judged(episode, verdict.again)
         if self.on_ended is not None:
@@ -265,20 +285,25 @@ class Engine:
         name = (order.key, order.attempt)
         self._store.write(Started(key=order.key, attempt=order.attempt, epoch=self._store.epoch, at=time.time()))
         started = self.running[name] = time.time()
+        key, attempt = name
+        self.sink.emit(AttemptStarted(key=key, attempt=attempt, waited_s=order.waited_s, isolated=order.isolated))
         run = asyncio.ensure_future(self._backend.run(order))
+        episode = None
         try:
-            return await asyncio.shield(run)
+            episode = await asyncio.shield(run)
         except WorkerLost as error:
-            return _lost(order, error, started)
+            episode = _lost(order, error, started)
         except asyncio.CancelledError:
             if not being_cancelled():
                 raise
-            return await self._end_under_way(order, run)
+            episode = await self._end_under_way(order, run)
         finally:
             if not run.done():
                 run.cancel()
                 await asyncio.wait((run,))
             del self.running[name]
+            self.sink.emit(AttemptDropped(key=key, attempt=attempt) if episode is None else AttemptEnded.of(episode))
+        return episode
 
     async def _end_under_way(self, order: Order, run: asyncio.Future[Episode | None]) -> Episode | None:
         """The run ends under an attempt: have it end, so that it is known what it has spent; not for long."""

@@ -51,6 +51,10 @@ class RunSpec(Record, frozen=True):
     """Under which name that pool is told how many desktops the run will lease; empty: the pool is the run's own."""
     pool_wait: float = 0.0
     """How long an attempt waits for a pool that serves nobody."""
+    notice_after: float = 15.0
+    """A model server that has answered nobody for so long is silent."""
+    events: bool = True
+    """Whether workers tell what happens."""
 
 
 class Keys(Record, frozen=True):
@@ -100,6 +104,7 @@ class Activity(Record, frozen=True):
 class Vitals(Record, frozen=True):
     """What a worker says of itself, about once a second."""
 
-    activities: tuple[Activity, ...] = ()
+    ran_s: float = 0.0
+    """Its running time (`clocks.running_time`): what the stages of its episodes have taken counts by that."""
     running: int = 0
     endpoints: tuple[EndpointLoad, ...] = ()

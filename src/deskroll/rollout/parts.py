@@ -15,6 +15,7 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool import Pool, PoolConfig
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.service import Listen, PoolClient, PoolService
+from deskroll.events import EventSink
 from deskroll.models.settings import ModelSettings
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.backends.inline import InlineBackend
@@ -25,7 +26,6 @@ from deskroll.rollout.loading import plug_ins
 from deskroll.rollout.orders import EpisodeLimits, Keys, RunSpec
 from deskroll.store import RunStore
 from deskroll.tasks import tasks_folder
-from deskroll.types import EventSink
 
 _LONGER_S = 60.0
 
@@ -50,6 +50,8 @@ def run_spec(config: RunConfig, storage: str) -> RunSpec:
         plug_ins=plug_ins(config),
         evaluate=config.evaluate,
         pool_wait=pool_wait(config),
+        notice_after=config.watchdog.notice_after,
+        events=config.events.enabled,
         limits=EpisodeLimits(**config.limits.model_dump(exclude=set(FREE_LIMITS))),
     )
 
@@ -70,6 +72,11 @@ def _model(config: RunConfig, settings: ModelSettings) -> dict[str, Any]:
 
 def _key(settings: ModelSettings | None) -> str:
     return settings.api_key.get_secret_value() if settings is not None and settings.api_key else ""
+
+
+def model_keys(config: RunConfig) -> Keys:
+    """The keys of the run's models."""
+    return Keys(model=_key(config.model), judge=_key(config.judge))
 
 
 @asynccontextmanager
@@ -106,7 +113,7 @@ async def opened_backend(
     config: RunConfig, spec: RunSpec, store: RunStore, pool: Pool | PoolClient | None, sink: EventSink
 ) -> AsyncIterator[Backend]:
     """Where episodes run."""
-    keys = Keys(model=_key(config.model), judge=_key(config.judge))
+    keys = model_keys(config)
     if config.backend == "inline":
         async with InlineBackend(spec, keys, leases=pool, sink=sink) as inline:
             yield inline

@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from deskroll.desktops.pool import Pool
 from deskroll.desktops.service import PoolClient
+from deskroll.events import AttemptEnded, DesktopState, EventSink, LimitsChanged, RunClosed, RunOpened
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.background import in_background
 from deskroll.rollout.config import RunConfig
@@ -23,19 +24,22 @@ from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.demand import Demand
 from deskroll.rollout.desktop_journal import DesktopJournal
 from deskroll.rollout.engine import Engine
+from deskroll.rollout.events import EventHub, RunState, open_hub
 from deskroll.rollout.folder import new_root, opened_store
 from deskroll.rollout.leftovers import leaving_nothing
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.loading import PHASE, desktop_specs, prepare_envs
-from deskroll.rollout.parts import opened_backend, opened_pool, run_spec
+from deskroll.rollout.orders import Activity
+from deskroll.rollout.parts import model_keys, opened_backend, opened_pool, run_spec
 from deskroll.rollout.plan import failed_before, left_to_do
 from deskroll.rollout.pool_watch import PoolWatch
 from deskroll.rollout.retry import Retries
 from deskroll.rollout.run_budget import RunBudget
-from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, attention, endpoints_of, what_limits
+from deskroll.rollout.status import RunStatus, WorkerStatus, attention, endpoints_of, ran_by, what_limits
+from deskroll.rollout.traces import Traces
 from deskroll.rollout.watchdog import Watchdog
 from deskroll.store import CloseReason, RunStore
-from deskroll.types import Episode, EventSink, Task, guarded
+from deskroll.types import Episode, Task
 
 _log = logging.getLogger(__name__)
 _MOST_SHOWN = 200
@@ -44,7 +48,7 @@ _MOST_SHOWN = 200
 class Session:
     """A run that is open; made by `Session.open`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (all that a run holds)
         self,
         config: RunConfig,
         tasks: Sequence[Task],
@@ -55,6 +59,8 @@ class Session:
         *,
         demand: Demand,
         budget: RunBudget,
+        hub: EventHub,
+        state: RunState,
     ) -> None:
         self.config = config
         self.store = store
@@ -66,7 +72,10 @@ class Session:
         self.backend = backend
         self._pool = pool
         self._pool_watch = PoolWatch(pool, engine.deaths, config.pool_wait)
-        self._watchdog = Watchdog(backend, config, sink=engine.sink)
+        self.hub = hub
+        self.state = state
+        self._watchdog = Watchdog(backend, config, self._activities, sink=hub)
+        hub.on(AttemptEnded, self._watchdog.usual.learn)
         self._demand = demand
         self._started_at = time.time()
         engine.on_ended = self._hear_ended
@@ -86,26 +95,35 @@ class Session:
         """Open everything that a run needs, or that of the run at `resume`."""
         prepared = await asyncio.to_thread(prepare_envs, config, tasks)
         root = resume or new_root(config)
-        journal = DesktopJournal(guarded(sink))
         async with leaving_nothing(), AsyncExitStack() as stack:
             store = await stack.enter_async_context(
                 opened_store(config, tasks, root, prepared, resume=bool(resume), force=force)
             )
-            journal.store = store
             spec = run_spec(config, store.storage.root)
+            hide = Traces.of_run(spec, model_keys(config)).hide
+            hub = await stack.enter_async_context(open_hub(config, store.storage, hide, sink))
+            hub.on(DesktopState, DesktopJournal(store).hear)
+            state = RunState(hub)
+            hub.emit(RunOpened(run_id=store.info.run_id, epoch=store.epoch, pid=os.getpid()))
             left = left_to_do(store.index, PHASE, 0, tasks, config.group_size)
             budget = RunBudget(config.limits, store.index if resume else None)
             demand = Demand(desktop_specs(config, tasks), {} if budget.used_up() else left)
-            pool, spec = await stack.enter_async_context(opened_pool(config, demand.leases, spec, journal))
-            backend = await stack.enter_async_context(opened_backend(config, spec, store, pool, journal))
+            pool, spec = await stack.enter_async_context(opened_pool(config, demand.leases, spec, hub))
+            backend = await stack.enter_async_context(opened_backend(config, spec, store, pool, hub))
             limits = Limits(config.num_rollouts, config.max_concurrent_rollouts, config.reserved)
             retries = Retries(**config.retries.model_dump())
             history = failed_before(store.index) if resume else None
             store.index.forget_text()
-            engine = Engine(backend, store, limits, retries, sink=journal, history=history)
-            session = cls(config, tasks, store, engine, backend, pool, demand=demand, budget=budget)
-            steering = Steering(status=session.status, change=limits.change, stop=session.stop)
+            engine = Engine(backend, store, limits, retries, sink=hub, history=history)
+            session = cls(
+                config, tasks, store, engine, backend, pool, demand=demand, budget=budget, hub=hub, state=state
+            )
+            steering = Steering(
+                status=session.status, change=session.change_limits, stop=session.stop, follow=hub.follow
+            )
             socket = await stack.enter_async_context(serve_control(steering, store.info.run_id, config.metrics))
+            stack.callback(hub.end_following)
+            stack.callback(lambda: hub.emit(RunClosed()))
             store.note(socket=socket)
             yield session
 
@@ -141,14 +159,23 @@ class Session:
         else:
             self.engine.stop()
 
+    def change_limits(self, num_rollouts: int | None, max_concurrent_rollouts: int | None) -> None:
+        """Have so many episodes and groups in flight from now on."""
+        limits = self.engine.limits
+        limits.change(num_rollouts, max_concurrent_rollouts)
+        most = limits.episodes.most, limits.groups.most
+        self.hub.emit(LimitsChanged(num_rollouts=most[0], max_concurrent_rollouts=most[1]))
+
+    def _activities(self) -> list[Activity]:
+        return self.state.activities(ran_by(self.backend.workers()))
+
     def status(self) -> RunStatus:
         """What it does at this moment."""
         workers = self.backend.workers()
-        running = self.engine.running
-        activities, endpoints = activities_of(workers, running), endpoints_of(workers)
-        standing, limits = self.engine.tally.standing(), self.engine.limits
+        activities, endpoints = self.state.activities(ran_by(workers)), endpoints_of(workers)
+        standing, limits = self.state.standing(), self.engine.limits
         stages = dict(Counter(str(each.stage) for each in activities))
-        in_flight = len(running)
+        in_flight = self.state.in_flight
         stuck = attention(activities, endpoints, workers, self.config.watchdog.notice_after)
         pool, no_pool = self._pool_watch.status, self._pool_watch.attention()
         return RunStatus(
@@ -158,7 +185,7 @@ class Session:
             epoch=self.store.epoch,
             started_at=self._started_at,
             at=time.time(),
-            stopping=self.engine.stopping,
+            stopping=self.state.stopping,
             used_up=self.used_up,
             standing=standing,
             in_flight=in_flight,
@@ -190,7 +217,7 @@ class Session:
                 endpoints,
                 pool_limit=pool.limit if pool else None,
                 no_pool=bool(no_pool),
-                stopping=self.engine.stopping,
+                stopping=self.state.stopping,
             ),
         )
 
@@ -206,16 +233,15 @@ class Session:
         return watches
 
     def _hear_ended(self, episode: Episode) -> None:
-        """An attempt has ended: the watchdog learns from it, and the budget counts it."""
-        self._watchdog.usual.learn(episode)
+        """An attempt has ended: the budget counts it."""
         self.budget.spend(episode)
-        self._check_budget(self.engine.unstarted)
+        self._check_budget(self.state.unstarted)
 
     def _check_budget(self, unstarted: int) -> None:
         """Start nothing more where the run has used up what it may, and something is left to start."""
         if unstarted and not self.used_up and not self.engine.stopping and (why := self.budget.used_up()):
             self.used_up = why
-            running = len(self.engine.running)
+            running = self.state.in_flight
             under_way = f"; {running} under way will finish" if running else ""
             _log.warning("%s: nothing more is started%s", why, under_way)
             self.stop()
@@ -224,4 +250,4 @@ class Session:
         """Stop when the run's time is over, if anything is left to start; each attempt that ends later looks, too."""
         while left := self.budget.seconds_left:  # noqa: ASYNC110  (a timer may be early by a little)
             await asyncio.sleep(left)
-        self._check_budget(self.engine.unstarted)
+        self._check_budget(self.state.unstarted)

@@ -7,8 +7,8 @@ from typing import Protocol, cast
 
 from deskroll.desktops.base import Provider
 from deskroll.errors import InputError
+from deskroll.events import EventSink
 from deskroll.registry import Registry
-from deskroll.types import EventSink
 
 
 class ProviderClass(Protocol):

@@ -7,12 +7,13 @@ import os
 from contextlib import AsyncExitStack
 
 from deskroll.errors import DeskrollError, WorkerLost
+from deskroll.events import EventSink
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.runner import AttemptRunner
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.context import EpisodeContext, Leases
 from deskroll.rollout.orders import Keys, Order, RunSpec
-from deskroll.types import Episode, EpisodeKey, EventSink
+from deskroll.types import Episode, EpisodeKey
 
 
 class InlineBackend:
@@ -30,7 +31,8 @@ class InlineBackend:
         self._dumps: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> InlineBackend:
-        context = EpisodeContext.open(self._spec, self._keys, leases=self._leases, sink=self._sink, show_traces=True)
+        sink = self._sink if self._spec.events else None
+        context = EpisodeContext.open(self._spec, self._keys, leases=self._leases, sink=sink, show_traces=True)
         self._runner = AttemptRunner(await self._stack.enter_async_context(context))
         return self
 

@@ -19,14 +19,15 @@ from collections.abc import Coroutine
 import msgspec
 
 from deskroll.errors import BackendLost, DeskrollError, WorkerLost, plain
+from deskroll.events import Event, EventSink, WorkerDied, WorkerLogged, WorkerStarted, guarded
 from deskroll.report.words import counted
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.nursery import READY_S, Nursery
-from deskroll.rollout.backends.wire import LOG_EVENT, Setup
+from deskroll.rollout.backends.wire import Setup
 from deskroll.rollout.backends.worker_handle import WorkerHandle
 from deskroll.rollout.background import lost_part
 from deskroll.rollout.orders import Keys, Order, RunSpec
-from deskroll.types import Episode, EpisodeKey, Event, EventSink, Record, guarded
+from deskroll.types import Episode, EpisodeKey, Record
 
 _log = logging.getLogger(__name__)
 _HUNG_AT = re.compile(r'Current thread 0x.*\n +(File ".*", line \d+ in \S+)')
@@ -168,6 +169,7 @@ class ProcessBackend:
     async def _start_worker(self, *, isolated: bool = False) -> WorkerHandle:
         handle = await WorkerHandle.start(self._nursery, self._setup, isolated=isolated)
         self._handles.append(handle)
+        self._sink.emit(WorkerStarted(worker=handle.pid, isolated=isolated))
         self._spawn(self._attend(handle), f"what listens to worker {handle.pid}")
         return handle
 
@@ -189,7 +191,7 @@ class ProcessBackend:
             await self._give_up(handle.broken)
             return
         _log.warning("%s; %s to be run again", handle.gone, counted(handle.lost, "episode"))
-        self._sink.emit(Event(kind="worker.lost", subject=str(handle.pid), data={"reason": handle.gone}))
+        self._sink.emit(WorkerDied(worker=handle.pid, reason=handle.gone, attempts=handle.lost))
         # One that dies as soon as it is started must not be started as fast as that.
         await asyncio.sleep(max(0.0, _LOOK_S - (time.monotonic() - started)))
         await self._replace()
@@ -214,11 +216,11 @@ class ProcessBackend:
                 await asyncio.sleep(_LOOK_S)
         return await self._start_worker(isolated=isolated)
 
-    def _hear(self, event: Event) -> None:
-        """What a worker tells: log lines go to the log, everything else to whoever listens."""
-        if event.kind == LOG_EVENT:
-            logging.getLogger(event.subject).log(event.data["level"], "%s", plain(event.data["message"], 2000))
-        else:
+    def _hear(self, events: list[Event]) -> None:
+        """What a worker tells; log lines go to the log, too."""
+        for event in events:
+            if isinstance(event, WorkerLogged):
+                logging.getLogger(event.logger).log(event.level, "%s", plain(event.reason, 2000))
             self._sink.emit(event)
 
     async def _give_up(self, error: DeskrollError) -> None:

@@ -11,12 +11,11 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from deskroll.events import Event
 from deskroll.rollout.orders import Keys, Order, RunSpec, Vitals
-from deskroll.types import Episode, EpisodeKey, Event, Failure, Record
+from deskroll.types import Episode, EpisodeKey, Failure, Record
 
 LARGEST = 256 * 1024**2
-LOG_EVENT = "log"
-"""The kind of event that is a line of a worker's log."""
 
 
 class Setup(Record, frozen=True, tag="setup"):
@@ -100,14 +99,19 @@ class Broken(Record, frozen=True, tag="broken"):
 
 
 class Beat(Record, frozen=True, tag="beat"):
-    """A worker lives, and this is what it does."""
+    """A worker lives, and this is how it does."""
 
     vitals: Vitals
-    events: tuple[Event, ...] = ()
+
+
+class Happened(Record, frozen=True, tag="happened"):
+    """What happened in a worker, in order."""
+
+    events: list[Event]
 
 
 Downward = Setup | Run | Stop | GiveBack | Dump | Finish
-Upward = Ready | Ended | GivenBack | Kept | Unwritten | Broken | Beat
+Upward = Ready | Ended | GivenBack | Kept | Unwritten | Broken | Beat | Happened
 
 _encoder = msgspec.msgpack.Encoder()
 _downward: msgspec.msgpack.Decoder[Downward] = msgspec.msgpack.Decoder(Downward)

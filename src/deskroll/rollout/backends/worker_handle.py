@@ -12,6 +12,7 @@ import msgspec
 
 from deskroll.clocks import running_time, time_limit
 from deskroll.errors import BackendLost, ConfigError, DeskrollError, StoreError, WorkerLost, plain
+from deskroll.events import Event
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.nursery import Nursery
 from deskroll.rollout.backends.wire import (
@@ -23,6 +24,7 @@ from deskroll.rollout.backends.wire import (
     Finish,
     GiveBack,
     GivenBack,
+    Happened,
     Kept,
     Ready,
     Run,
@@ -32,7 +34,7 @@ from deskroll.rollout.backends.wire import (
 )
 from deskroll.rollout.background import lost_part
 from deskroll.rollout.orders import Order, Vitals
-from deskroll.types import Episode, EpisodeKey, Event, Failure
+from deskroll.types import Episode, EpisodeKey, Failure
 
 _END_S = 15.0
 """How long a worker may take to end by itself."""
@@ -127,7 +129,7 @@ class WorkerHandle:
         """Whether that attempt is one of its own."""
         return (key, attempt) in self._pending
 
-    async def listen(self, emit: Callable[[Event], None], nursery: Nursery) -> None:
+    async def listen(self, emit: Callable[[list[Event]], None], nursery: Nursery) -> None:
         """Hear what it says until it is gone; then whatever it had not ended is lost."""
         last_words = nursery.last_words
         try:
@@ -142,10 +144,10 @@ class WorkerHandle:
                         self._tell_kept(attempts)
                     case Unwritten(key=key, attempt=attempt, message=text):
                         self._resolve(key, attempt, StoreError(text))
-                    case Beat(vitals=vitals, events=events):
+                    case Happened(events=events):
+                        emit(events)
+                    case Beat(vitals=vitals):
                         self.starting, self._vitals = False, vitals
-                        for event in events:
-                            emit(event)
                     case Broken(message=text):
                         self.broken = ConfigError(text)
                         self.lose(self.broken)

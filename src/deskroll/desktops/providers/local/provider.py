@@ -28,7 +28,7 @@ from deskroll.desktops.providers.local.nursery_process import NurseryProcess
 from deskroll.desktops.providers.local.running import Running
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Request, send_request
 from deskroll.errors import BootError, DesktopError, DesktopLost, InputError, MissingDependency, ResetError
-from deskroll.types import Event, EventSink, guarded
+from deskroll.events import DesktopBooted, DesktopDied, DesktopReaped, DesktopStopped, EventSink, guarded
 
 BOOT_S = 90.0
 """The longest wait for a desktop; the keeper gives up before."""
@@ -118,8 +118,8 @@ class LocalProvider:
             if isinstance(error, OSError):
                 raise BootError(f"desktop {desktop_id} did not boot: {error}") from error
             raise
-        seconds = {**booted.seconds, "total": time.monotonic() - began}
-        self._sink.emit(Event(kind="desktop.booted", subject=desktop_id, data={"seconds": seconds}))
+        seconds = time.monotonic() - began
+        self._sink.emit(DesktopBooted(desktop=desktop_id, seconds=seconds, parts=booted.seconds))
         return Address(
             id=desktop_id,
             endpoint=note.endpoint,
@@ -184,7 +184,7 @@ class LocalProvider:
                 await asyncio.to_thread(orphan.remove, notebook, ours)
             except OSError as error:
                 raise DesktopError(f"what is left of desktop {note.id} could not be removed: {error}") from error
-            self._sink.emit(Event(kind="desktop.reaped", subject=note.id, data={"owner_pid": note.owner.pid}))
+            self._sink.emit(DesktopReaped(desktop=note.id, owner_pid=note.owner.pid))
 
     async def stop(self, desktop_id: str) -> None:
         """End a desktop and remove everything that it was; a second call waits for the first."""
@@ -204,8 +204,7 @@ class LocalProvider:
             nonlocal told
             if running.ending is None and not told:
                 told = True
-                data = {"reason": word.message, "cause": word.cause}
-                self._sink.emit(Event(kind="desktop.lost", subject=running.id, data=data))
+                self._sink.emit(DesktopDied(desktop=running.id, reason=word.message, cause=word.cause))
                 if self._tell_lost is not None:
                     self._tell_lost(running.id, word.message, word.cause)
 
@@ -218,7 +217,7 @@ class LocalProvider:
             running.ending = None  # it is still ours: the next stop tries again
             raise DesktopError(f"desktop {running.id} could not be taken away: {error}") from error
         self._running.pop(running.id, None)
-        self._sink.emit(Event(kind="desktop.stopped", subject=running.id))
+        self._sink.emit(DesktopStopped(desktop=running.id))
 
     async def close(self) -> None:
         """Stop every desktop, then the nursery."""

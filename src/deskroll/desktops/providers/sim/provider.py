@@ -18,7 +18,7 @@ from deskroll.desktops.providers.sim.server import SimServer
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.providers.sim.world import SimWorld, State
 from deskroll.errors import BootError, DeathCause, DesktopLost, InputError, ResetError
-from deskroll.types import Event, EventSink, guarded
+from deskroll.events import DesktopBooted, DesktopDied, DesktopReset, DesktopStopped, EventSink, guarded
 
 _DEFAULTS = SimSettings()
 REVERTIBLE = ("snapshot", "proxy", "fixed_ip")
@@ -94,7 +94,7 @@ class SimProvider:
         """Pass on that a desktop died, unless there is nobody to hear it any more."""
         if not self._open:
             return
-        self._sink.emit(Event(kind="desktop.lost", subject=desktop_id, data={"reason": reason, "cause": cause}))
+        self._sink.emit(DesktopDied(desktop=desktop_id, reason=reason, cause=cause))
         for tell in self._tell:
             tell(desktop_id, reason, cause)
 
@@ -119,7 +119,7 @@ class SimProvider:
             if desktop.state is State.BOOTING:
                 desktop.unplug()
             raise
-        self._report("desktop.booted", desktop_id, began)
+        self._sink.emit(DesktopBooted(desktop=desktop_id, seconds=time.monotonic() - began))
         return self._address(desktop)
 
     async def revert(self, desktop_id: str, spec: DesktopSpec) -> Address:
@@ -141,7 +141,7 @@ class SimProvider:
         desktop = self.world.desktops.get(desktop_id)
         if desktop is not None and desktop.keeper is self:
             await desktop.stop()
-            self._report("desktop.stopped", desktop_id)
+            self._sink.emit(DesktopStopped(desktop=desktop_id))
 
     async def notes(self) -> list[Note]:
         """The notes of all desktops in the world."""
@@ -180,7 +180,7 @@ class SimProvider:
             raise ResetError(f"a reset cannot change {', '.join(changed)} of simulated desktop {desktop.id}")
         began = time.monotonic()
         await desktop.reset(spec)
-        self._report("desktop.reset", desktop.id, began)
+        self._sink.emit(DesktopReset(desktop=desktop.id, seconds=time.monotonic() - began))
         return self._address(desktop)
 
     def _address(self, desktop: SimDesktop) -> Address:
@@ -188,10 +188,6 @@ class SimProvider:
             id=desktop.id, endpoint=self._server.endpoint, provider=self.name, token=desktop.token,
             width=desktop.spec.width, height=desktop.spec.height, simulated=True,
         )  # fmt: skip
-
-    def _report(self, kind: str, desktop_id: str, began: float | None = None) -> None:
-        data = {} if began is None else {"seconds": {"total": time.monotonic() - began}}
-        self._sink.emit(Event(kind=kind, subject=desktop_id, data=data))
 
     def _require_open(self) -> None:
         if not self._open:
