@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _LAST = 20
 _WIDE = 18
+_FOR_PROGRAMS = ("ran_s", "visit")
+_NOTHING = ("", "0", "None", "False", "{}")
 
 
 @click.command(
@@ -114,14 +116,11 @@ def _readable(event: Event, kind: str) -> str:
         fields = {"key": _names(event)[0], **fields}
     reason = fields.pop("reason", "")
     whom = str(fields.pop(next(iter(fields)))) if fields else ""
-    rest = " ".join(f"{name}={_value(value)}" for name, value in fields.items() if _tells(value))
+    shown = {name: _value(value) for name, value in fields.items() if name not in _FOR_PROGRAMS}
+    rest = " ".join(f"{name}={value}" for name, value in shown.items() if value not in _NOTHING)
     moment = time.strftime("%H:%M:%S", time.localtime(event.at)) + f".{int(event.at % 1 * 1000):03}"
     line = "  ".join(filter(None, (moment, f"{kind:<{_WIDE}}", whom, rest, reason)))
     return plain(line, 2000).rstrip()
-
-
-def _tells(value: object) -> bool:
-    return value is not None and value is not False and value not in ("", {}, 0)
 
 
 def _value(value: object) -> str:

@@ -67,13 +67,13 @@ class EventFile:
 
     def _append(self, data: bytes) -> None:
         path = Path(self._storage.root) / EVENTS
+        size = path.stat().st_size if path.exists() else 0
+        if size and size + len(data) > self._most // 2:
+            path.replace(path.with_name(OLDER_EVENTS))
         with path.open("ab") as file:
-            size = file.tell()
-            if size and _last_byte(path) != b"\n":  # whoever wrote before was killed
+            if file.tell() and _last_byte(path) != b"\n":  # whoever wrote before was killed
                 file.write(b"\n")
             file.write(data)
-        if size + len(data) > self._most // 2:
-            path.replace(path.with_name(OLDER_EVENTS))
 
     def _replace(self, data: bytes) -> None:
         old = self._storage.read(EVENTS) if self._storage.exists(EVENTS) else b""
