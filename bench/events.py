@@ -14,6 +14,7 @@ in the hands of whoever follows.
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import time
 from pathlib import Path
@@ -95,4 +96,6 @@ async def follow(job: Job) -> list[float]:
 
 
 if __name__ == "__main__":
+    # Whoever ends this process by a signal wants the `with` blocks to end the others.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     main()

@@ -44,7 +44,7 @@ class RunStopping(Occurrence, frozen=True, kw_only=True, tag="run.stopping"):
 
 
 class RunClosed(Occurrence, frozen=True, kw_only=True, tag="run.closed"):
-    """The coordinator leaves the run."""
+    """The run is over; what it held is being let go."""
 
 
 class LimitsChanged(Occurrence, frozen=True, kw_only=True, tag="limits.changed"):
@@ -88,7 +88,8 @@ class GroupEnded(Occurrence, frozen=True, kw_only=True, tag="group.closed"):
     phase: str
     round: int
     task: str
-    reason: str = ""
+    finished: bool = False
+    """Whether each of them has its outcome."""
 
 
 class AttemptStarted(Occurrence, frozen=True, kw_only=True, tag="attempt.started"):

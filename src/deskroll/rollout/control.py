@@ -83,11 +83,11 @@ async def serve_control(steering: Steering, run_id: str, metrics: str = "") -> A
     path = socket_path(run_id[:24])
     runners = []
     try:
-        runners.append(await _serving(_app(steering)))
+        runners.append(await _start_runner(_app(steering)))
         await web.UnixSite(runners[0], str(path)).start()
         path.chmod(0o600)  # until then, the folder keeps others out
         if metrics:
-            runners.append(await _serving(_metrics_app(steering, _token())))
+            runners.append(await _start_runner(_metrics_app(steering, _token())))
             at = Listen.parse(metrics)
             if at.is_unix:
                 raise ConfigError(f"metrics is {metrics!r}; write HOST:PORT, e.g. 127.0.0.1:9400")
@@ -102,7 +102,7 @@ async def serve_control(steering: Steering, run_id: str, metrics: str = "") -> A
         path.unlink(missing_ok=True)
 
 
-async def _serving(app: web.Application) -> web.AppRunner:
+async def _start_runner(app: web.Application) -> web.AppRunner:
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     return runner
@@ -117,19 +117,19 @@ def _token() -> str:
 
 def _app(steering: Steering) -> web.Application:
     async def status(request: web.Request) -> web.Response:
-        return _told(steering)
+        return _answer_status(steering)
 
     async def metrics(request: web.Request) -> web.Response:
-        return _exposed(steering)
+        return _answer_metrics(steering)
 
     async def limits(request: web.Request) -> web.Response:
         asked = msgspec.json.decode(await request.read(), type=ChangeLimits)
         steering.change(asked.num_rollouts, asked.max_concurrent_rollouts)
-        return _told(steering)
+        return _answer_status(steering)
 
     async def stop(request: web.Request) -> web.Response:
         steering.stop(msgspec.json.decode(await request.read() or b"{}", type=StopRun).now)
-        return _told(steering)
+        return _answer_status(steering)
 
     async def events(request: web.Request) -> web.StreamResponse:
         last = request.query.get("last", "0")
@@ -158,18 +158,18 @@ def _metrics_app(steering: Steering, token: str) -> web.Application:
         both = (each.encode(errors="surrogateescape") for each in (given, token))
         if not hmac.compare_digest(*both):
             raise web.HTTPUnauthorized
-        return _exposed(steering)
+        return _answer_metrics(steering)
 
     app = web.Application()
     app.router.add_get("/metrics", metrics)
     return app
 
 
-def _told(steering: Steering) -> web.Response:
+def _answer_status(steering: Steering) -> web.Response:
     return web.Response(body=msgspec.json.encode(steering.status()), content_type="application/json")
 
 
-def _exposed(steering: Steering) -> web.Response:
+def _answer_metrics(steering: Steering) -> web.Response:
     return web.Response(body=exposition(steering.status()), headers={"Content-Type": "text/plain; version=0.0.4"})
 
 

@@ -167,11 +167,12 @@ class Engine:
                 left -= 1
                 # Before the permit is free, so that no more groups are open than there are permits.
                 if not left and len(group.keys) > 1:
-                    why = "finished" if outcomes == len(group.keys) else "stopped"
+                    done = outcomes == len(group.keys)
+                    why = "finished" if done else "stopped"
                     closed = GroupClosed(phase=key.phase, round=key.round, task=key.task, at=time.time(), why=why)
                     with contextlib.suppress(StoreError):  # where nothing can be written, the run ends by that
                         self._store.write(closed)
-                    self.sink.emit(GroupEnded(phase=key.phase, round=key.round, task=key.task, reason=why))
+                    self.sink.emit(GroupEnded(phase=key.phase, round=key.round, task=key.task, finished=done))
                 inside.leave()
 
         async with asyncio.TaskGroup() as work:

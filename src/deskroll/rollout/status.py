@@ -88,11 +88,11 @@ def endpoints_of(workers: Sequence[WorkerVitals]) -> list[EndpointLoad]:
                 oldest_s=each.oldest_s + age if each.in_flight else each.oldest_s,
                 since_answer_s=None if each.since_answer_s is None else each.since_answer_s + age,
             )
-            merged[each.url] = _merged(merged[each.url], now) if each.url in merged else now
+            merged[each.url] = _merge(merged[each.url], now) if each.url in merged else now
     return list(merged.values())
 
 
-def _merged(one: EndpointLoad, other: EndpointLoad) -> EndpointLoad:
+def _merge(one: EndpointLoad, other: EndpointLoad) -> EndpointLoad:
     answers = [each for each in (one.since_answer_s, other.since_answer_s) if each is not None]
     return msgspec.structs.replace(
         one,

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
-from deskroll.events import Event, EventSink, EventsSkipped, Occurrence, kind_of
+from deskroll.events import Event, EventSink, EventsSkipped, Occurrence, guarded, kind_of
 from deskroll.rollout.events.file import EventFile
 
 FOLLOWED_S = 0.02
@@ -52,7 +52,7 @@ class EventHub:
     ) -> None:
         self._hide = hide
         self._file = file
-        self._sink = sink
+        self._sink = guarded(sink)
         self._most = ring
         self._enabled = enabled
         """If not, listeners hear what the coordinator itself has to say, and nothing is kept."""
@@ -63,13 +63,14 @@ class EventHub:
         self._timer: asyncio.TimerHandle | None = None
         self._more = asyncio.Event()
         self._ended = False
+        self._failed: set[type] = set()
 
     async def __aenter__(self) -> EventHub:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         self.end_following()
-        self._flush()
+        self._enabled = False
         if self._file is not None:
             await self._file.close()
 
@@ -80,15 +81,14 @@ class EventHub:
     def emit(self, event: Event) -> None:
         """Take an event, from whichever process."""
         kind = type(event)
-        try:
-            if kind in _TELLING and (reason := event.reason):  # type: ignore[union-attr]
-                event = msgspec.structs.replace(event, reason=self._hide(reason))
-            if self._sink is not None:
-                self._sink.emit(event)
-            for hear in self._listeners.get(kind, ()):
+        if kind in _TELLING and (reason := event.reason):  # type: ignore[union-attr]
+            event = msgspec.structs.replace(event, reason=self._hide(reason))
+        for hear in self._listeners.get(kind, ()):
+            try:
                 hear(event)
-        except Exception:  # noqa: BLE001  (whoever listens must not hurt who reports)
-            _log.exception("the event %s could not be heard by all", kind_of(event))
+            except Exception:  # noqa: BLE001  (whoever listens must not hurt who reports, nor the others)
+                self._tell_failure(kind)
+        self._sink.emit(event)
         if self._enabled:
             self._pending.append(event)
             if self._timer is None:
@@ -147,6 +147,12 @@ class EventHub:
         if self._file is not None:
             self._file.put(data)
         self._wake()
+
+    def _tell_failure(self, kind: type[Event]) -> None:
+        """Once for each kind: a run has millions of events."""
+        if kind not in self._failed:
+            self._failed.add(kind)
+            _log.exception("not everybody who listens could hear the event %s", kind_of(kind))
 
     def _wake(self) -> None:
         self._more.set()
