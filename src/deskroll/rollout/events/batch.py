@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from deskroll.events import Event
 
-EVERY_S = 0.04
+EVERY_S = 0.025
 
 
 class EventBatch:
