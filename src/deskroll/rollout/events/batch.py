@@ -28,7 +28,8 @@ class EventBatch:
     def emit(self, event: Event) -> None:
         """Take one event."""
         if threading.get_ident() != self._thread:
-            self._loop.call_soon_threadsafe(self.emit, event)
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self.emit, event)
             return
         self._events.append(event)
         if self._timer is None:
