@@ -30,6 +30,10 @@ def test_what_happened_in_a_run(deskroll: Commands, place: Path, env: dict[str, 
     sealed = events(deskroll, place, env, "results/one", "--kind", "episode.sealed").out.splitlines()
     assert sorted(line.split()[2] for line in sealed) == [f"eval/0/m{n}/0#1" for n in range(4)]
     assert all(line.endswith("score=1") for line in sealed)
+    (place / "s.yaml").write_text('replies: [{turns: [{text: "41"}]}]')
+    assert deskroll(*MATH, "--set", "run_id=two", cwd=place, env=env).code == 0
+    wrong = events(deskroll, place, env, "results/two", "--kind", "episode.sealed").out.splitlines()
+    assert [line.endswith("score=0") for line in wrong] == [True] * 4, "which is not nothing"
     attempts = events(deskroll, place, env, "results/one", "--kind", "attempt", "--episode", "eval/0/m2/0").out
     assert [line.split()[1] for line in attempts.splitlines()] == ["attempt.started", "attempt.ended"]
     stages = events(deskroll, place, env, "results/one", "--episode", "eval/0/m2/0#1", "--kind", "episode.stage").out

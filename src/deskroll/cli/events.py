@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 _LAST = 20
 _WIDE = 18
 _FOR_PROGRAMS = ("ran_s", "visit")
-_NOTHING = ("", "0", "None", "False", "{}")
 
 
 @click.command(
@@ -117,10 +116,15 @@ def _readable(event: Event, kind: str) -> str:
     reason = fields.pop("reason", "")
     whom = str(fields.pop(next(iter(fields)))) if fields else ""
     shown = {name: _value(value) for name, value in fields.items() if name not in _FOR_PROGRAMS}
-    rest = " ".join(f"{name}={value}" for name, value in shown.items() if value not in _NOTHING)
+    rest = " ".join(f"{name}={value}" for name, value in shown.items() if value not in _nothing(name))
     moment = time.strftime("%H:%M:%S", time.localtime(event.at)) + f".{int(event.at % 1 * 1000):03}"
     line = "  ".join(filter(None, (moment, f"{kind:<{_WIDE}}", whom, rest, reason)))
     return plain(line, 2000).rstrip()
+
+
+def _nothing(name: str) -> tuple[str, ...]:
+    """What of a field says nothing; a score of 0 does say something."""
+    return ("", "None", "False", "{}") if name == "score" else ("", "None", "False", "{}", "0")
 
 
 def _value(value: object) -> str:
