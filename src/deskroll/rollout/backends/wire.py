@@ -69,6 +69,8 @@ class Ended(Record, frozen=True, tag="ended"):
     """An attempt is over, and its files are durable."""
 
     episode: Episode
+    events: list[Event] = msgspec.field(default_factory=list)
+    """What happened in the worker until then, and was not told yet."""
 
 
 class GivenBack(Record, frozen=True, tag="given_back"):

@@ -129,10 +129,10 @@ class _Worker:
         order = live.order
         try:
             episode = await runner.run(live)
-            events.flush()  # whoever hears that it has ended has heard what happened in it
             if episode is not None:
-                channel.send(Ended(episode=episode))
+                channel.send(Ended(episode=episode, events=events.take()))
             else:
+                events.flush()
                 channel.send(GivenBack(key=order.key, attempt=order.attempt))
         except StoreError as error:
             channel.send(Unwritten(key=order.key, attempt=order.attempt, message=str(error)))

@@ -136,7 +136,8 @@ class WorkerHandle:
             async for message in self._channel.upward():
                 self._heard_at = running_time()
                 match message:
-                    case Ended(episode=episode):
+                    case Ended(episode=episode, events=events):
+                        emit(events)
                         self._resolve(episode.key, episode.attempt, episode)
                     case GivenBack(key=key, attempt=attempt):
                         self._resolve(key, attempt, None)

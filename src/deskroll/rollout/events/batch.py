@@ -1,7 +1,7 @@
 """EventBatch: the events of a worker on their way up, several at a time.
 
-Guarantees: an event is handed over within `EVERY_S`, in the order in which it happened; `flush` hands over at once what
-has to be there before the message that follows. Events of other threads are taken, too.
+Guarantees: an event is handed over within `EVERY_S`, in the order in which it happened; `take` gives what has to travel
+with a message that is sent now. Events of other threads are taken, too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from deskroll.events import Event
 
-EVERY_S = 0.025
+EVERY_S = 0.04
 
 
 class EventBatch:
@@ -35,11 +35,13 @@ class EventBatch:
         if self._timer is None:
             self._timer = self._loop.call_later(EVERY_S, self.flush)
 
+    def take(self) -> list[Event]:
+        """What is not handed over yet; from now on it is."""
+        events, self._events = self._events, []
+        return events
+
     def flush(self) -> None:
         """Hand over what there is."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._events:
-            events, self._events = self._events, []
+        self._timer = None
+        if events := self.take():
             self._send(events)
