@@ -37,7 +37,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,7 +137,7 @@ def compare(figures: Figures, server: Server, scratch: Scratch, case: Case, roun
     for _ in range(rounds):
         for name, start in starts.items():
             episodes = case.documented if name == "documented" else case.episodes
-            job = _job(server.url, case, episodes, scratch.folder())
+            job = job_of(server.url, case, episodes, scratch.folder())
             measured = measure(server, job, start)
             found[name].append(measured)
             print(
@@ -202,7 +202,7 @@ def measure(server: Server, job: Job, start: list[str]) -> Measured:
     )
 
 
-def _job(url: str, case: Case, episodes: int, folder: Path) -> Job:
+def job_of(url: str, case: Case, episodes: int, folder: Path) -> Job:
     env = MathEnv(Task(id="any", instruction=""), MathEnv.Settings())
     tools = [{"type": "function", "function": msgspec.to_builtins(tool)} for tool in env.tools]
     return Job(url, case.in_flight, episodes, WARM_UP, case.screens, str(folder), SYSTEM_PROMPT, tools)
@@ -364,6 +364,7 @@ async def ours(
     backend: Backend = "process",
     begin: Callable[[], None] = await_go,
     end: Callable[[float], None] = tell_end,
+    settings: Mapping[str, object] | None = None,
 ) -> None:
     config = RunConfig.model_validate({
         "env": "engine_screens:ScreensEnv" if job.screens else "math",
@@ -373,6 +374,7 @@ async def ours(
         "backend": backend,
         "output_dir": job.folder,
         "run_id": "run",
+        **(settings or {}),
     })  # fmt: skip
     tasks = [Task(id=f"t{number}", instruction=question(number), answer=ANSWER) for number in range(job.episodes)]
     async with Session.open(config, tasks) as session:
@@ -517,7 +519,7 @@ def profile() -> None:
         print(f"{PROFILED} episodes in {seconds:.2f} s, under the profiler; divide by {PROFILED * TURNS} for a turn")
 
     with Server() as server, Scratch() as scratch:
-        job = _job(server.url, case, PROFILED, scratch.folder())
+        job = job_of(server.url, case, PROFILED, scratch.folder())
         uvloop.run(ours(job, "inline", begin=profiler.enable, end=end))
     pstats.Stats(profiler).sort_stats("tottime").print_stats(35)
 

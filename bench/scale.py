@@ -60,7 +60,7 @@ async def run(folder: Path, episodes: int, desktops: int, in_flight: int) -> dic
             while not work.done():
                 await asyncio.wait([work], timeout=0.5)
                 peak, most = max(peak, pss_mb()), max(most, len(session.engine.running))
-                done = session.engine.tally.standing().done
+                done = session.state.standing().done
                 print(
                     f"\r{done:>6} of {episodes} done, {len(session.engine.running):>6} in flight, {peak:.0f} MB", end=""
                 )

@@ -573,7 +573,12 @@ def test_status_of_a_live_run(deskroll: Commands, place: Path, env: dict[str, st
     write_script(place, latency=60)
     with running(place, env, [*MATH, "--num-rollouts", "2"]) as live:
         found = wait_until(
-            lambda: live.started() == 2 and (now := asked(deskroll, place, env))["stages"] == {"model": 2} and now,
+            lambda: (
+                live.started() == 2
+                and (now := asked(deskroll, place, env))["stages"] == {"model": 2}
+                and now["endpoints"]
+                and now
+            ),
             "both episodes wait for the model",
         )
         assert (found["run_id"], found["pid"], found["in_flight"]) == ("one", live.process.pid, 2)

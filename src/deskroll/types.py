@@ -7,17 +7,13 @@ writes (config, task files) is read elsewhere by pydantic and turned into these.
 from __future__ import annotations
 
 import enum
-import logging
 import math
-import time
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from deskroll.actions import ACTIONS, Action
 from deskroll.errors import DeathCause, DeskrollError, DesktopLost, FailureClass, FailureKind, InputError
-
-_log = logging.getLogger(__name__)
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -253,7 +249,7 @@ class Step(Record, frozen=True):
     """`settled`, `capped` or `no_reaction`; empty where nothing had to settle."""
 
 
-class EpisodeKey(Record, frozen=True, order=True):
+class EpisodeKey(Record, frozen=True, order=True, gc=False):
     """Names one planned episode. `attempt` is not part of it: an episode may need several."""
 
     phase: str
@@ -313,18 +309,6 @@ class Episode(Record, frozen=True):
         return is_success(self.score.value)
 
 
-class Event(Record, frozen=True):
-    """Something happened, to whom, when: what status, metrics and the watchdog read."""
-
-    kind: str
-    """Dotted name, e.g. `desktop.booted`."""
-    subject: str
-    """Id of what it happened to."""
-    at: float = msgspec.field(default_factory=time.time)
-    """Seconds since the epoch."""
-    data: dict[str, Any] = {}
-
-
 class ConversationLog(Protocol):
     """Where an agent's conversation is kept while it happens."""
 
@@ -333,35 +317,3 @@ class ConversationLog(Protocol):
 
     def screen(self, image: bytes) -> str:
         """Keep an image, once, and return its name."""
-
-
-class EventSink(Protocol):
-    """Where lower layers report what happens. Must not block and must not raise."""
-
-    def emit(self, event: Event) -> None:
-        """Take note of one event."""
-
-
-class NullSink:
-    """Drops events: for code that runs without an engine."""
-
-    def emit(self, event: Event) -> None:
-        """Do nothing."""
-
-
-class _Guarded:
-    """Whoever listens must not raise; where somebody does, nothing that reports shall fail by it."""
-
-    def __init__(self, sink: EventSink) -> None:
-        self._sink = sink
-
-    def emit(self, event: Event) -> None:
-        try:
-            self._sink.emit(event)
-        except Exception:  # noqa: BLE001  (whatever it is, it must end here)
-            _log.exception("the event %s of %s could not be reported", event.kind, event.subject)
-
-
-def guarded(sink: EventSink | None) -> EventSink:
-    """A sink that can be relied upon: it never raises, and drops events where there is none."""
-    return NullSink() if sink is None else _Guarded(sink)

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from deskroll.events import Event, ModelAnswered, ModelRetried, kind_of
 from deskroll.models.messages import Message
 from deskroll.models.openai import OpenAIModel
 from deskroll.models.settings import ModelSettings
-from deskroll.types import Event
 
 QUESTION = [Message.user("hello").sent]
 TOOLS = b'[{"type":"function","function":{"name":"calculator"}}]'
@@ -26,11 +26,14 @@ class Noted:
     def emit(self, event: Event) -> None:
         self.events.append(event)
 
+    def troubles(self) -> list[Event]:
+        return [event for event in self.events if not isinstance(event, ModelAnswered)]
+
     def kinds(self) -> list[str]:
-        return [event.kind for event in self.events]
+        return [kind_of(event) for event in self.troubles()]
 
     def pauses(self) -> list[float]:
-        return [event.data["pause_s"] for event in self.events if event.kind == "model.retry"]
+        return [event.pause_s for event in self.events if isinstance(event, ModelRetried)]
 
 
 @dataclass

@@ -135,7 +135,7 @@ async def test_what_may_pass_is_asked_again(answer: bytes) -> None:
     sink = Noted()
     async with canned(answer, FINE) as server, client(server.url, sink) as model:
         assert (await model.complete(QUESTION)).tries == 2
-    assert sink.kinds() == ["model.retry"]
+    assert sink.kinds() == ["model.retried"]
 
 
 async def test_what_is_refused_for_good_is_not() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from deskroll.clocks import running_time
 from deskroll.errors import ModelError
+from deskroll.events import kind_of
 from deskroll.models.anthropic import AnthropicModel
 from deskroll.models.base import ModelCall, Sampling
 from deskroll.models.settings import ModelSettings
@@ -82,4 +83,4 @@ async def test_events_name_the_session() -> None:
     async with canned(http({}, 500), GOOD) as server, client(server.url, sink) as model:
         await model.complete(QUESTION, call=ModelCall(session="eval/0/a/1"))
         await model.complete(QUESTION)
-    assert [(each.kind, each.data["session"]) for each in sink.events] == [("model.retry", "eval/0/a/1")]
+    assert [(kind_of(each), each.session) for each in sink.troubles()] == [("model.retried", "eval/0/a/1")]

@@ -136,7 +136,7 @@ async def test_faults_are_overcome(kind: FaultKind) -> None:
         load = model.load()
     assert faults > 0
     assert {each.text for each in completions} == {"see"}
-    assert sink.kinds() == ["model.retry"] * faults
+    assert sink.kinds() == ["model.retried"] * faults
     assert (load.calls, load.failures, load.in_flight) == (10 + faults, faults, 0)
 
 
@@ -192,8 +192,8 @@ async def test_broken_answers_are_tried_again(bad: bytes, reason: str) -> None:
     async with canned(bad, GOOD) as server, client(server.url, sink) as model:
         completion = await model.complete(QUESTION)
     assert (completion.text, completion.tries) == ("fine", 2)
-    assert sink.kinds() == ["model.retry"]
-    assert reason in sink.events[0].data["reason"]
+    assert sink.kinds() == ["model.retried"]
+    assert reason in sink.troubles()[0].reason
 
 
 async def test_when_retries_are_used_up() -> None:
@@ -210,8 +210,8 @@ async def test_when_retries_are_used_up() -> None:
         assert "secret" not in message
     assert not isinstance(caught.value, ModelRefused)
     assert Failure.of(caught.value).failure_class is FailureClass.MODEL
-    assert sink.kinds() == ["model.retry", "model.retry", "model.failed"]
-    assert sink.events[-1].subject == server.url
+    assert sink.kinds() == ["model.retried", "model.retried", "model.failed"]
+    assert sink.events[-1].endpoint == server.url
 
 
 async def test_no_server() -> None:
@@ -504,7 +504,7 @@ async def test_the_key_is_sent_and_never_shown(caplog: pytest.LogCaptureFixture)
         shown = [str(caught.value), repr(caught.value), repr(model.load()), repr(sink.events), caplog.text]
         shown += [repr(model.settings), str(model.settings.model_dump()), model.settings.model_dump_json()]
         shown += [repr(model.address), repr(vars(model))]
-    assert len(sink.events) == 5
+    assert len(sink.troubles()) == 5
     assert not any(part in text for text in shown for part in (KEY, KEY[:12]))
 
 

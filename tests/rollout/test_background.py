@@ -22,6 +22,7 @@ from deskroll.rollout.config import RunLimits
 from deskroll.rollout.demand import Demand
 from deskroll.rollout.desktops import Desktops
 from deskroll.rollout.engine import Engine
+from deskroll.rollout.events import EventHub, RunState
 from deskroll.rollout.job import Job
 from deskroll.rollout.job_run import start_job
 from deskroll.rollout.limits import Limits
@@ -122,7 +123,9 @@ async def run_with(
     demand = Demand({}, {})
     demand.end()  # which the pool is to be told
     async with RunStore.create(f"{runs.folder}/run", info()) as store:
-        runtime = Runtime(config, Engine(backend, store, Limits(1)), cast(Desktops, pool or NoPool()))
+        hub = EventHub(str, enabled=False)
+        engine = Engine(backend, store, Limits(1), sink=hub)
+        runtime = Runtime(config, engine, cast(Desktops, pool or NoPool()), hub, RunState(hub))
         session = Session(config, tasks, runtime, demand=demand, budget=budget or RunBudget(RunLimits()))
         async with runtime.watched():
             await asyncio.wait_for(session.run(), 60)

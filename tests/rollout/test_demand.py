@@ -77,7 +77,7 @@ async def test_a_pool_for_everybody_is_told_too(runs: Runs, tmp_path: Path) -> N
     at = f"unix:{tmp_path / 'pool.sock'}"
     async with pool, PoolService(pool, Listen.parse(at)):
         await runs.run(script(CLICK, ANSWER), questions(7), env="osworld", pool=at, num_rollouts=4)
-    assert made_and_leased(each.data["state"] for each in pool.events.of("desktop.state")) == (7, 7)
+    assert made_and_leased(each.state for each in pool.events.of("desktop.state")) == (7, 7)
 
 
 async def test_real_desktops(runs: Runs) -> None:

@@ -69,7 +69,7 @@ async def test_an_evaluation_with_a_reserved_share_is_not_held_up(runs: Runs) ->
 async def test_limits_change_while_it_runs(runs: Runs) -> None:
     async with runs.open(script(ANSWER, latency=0.05), questions(40), env=COUNTING, num_rollouts=1) as session:
         work = asyncio.create_task(session.run())
-        await until(lambda: session.engine.tally.standing().done >= 2, "some are done")
+        await until(lambda: session.state.standing().done >= 2, "some are done")
         session.engine.limits.change(num_rollouts=10)
         await work
     assert parts.CountingEnv.most == 10
@@ -79,7 +79,7 @@ async def test_stop_finishes_what_runs_and_a_resume_does_the_rest(runs: Runs) ->
     tasks = questions(10)
     async with runs.open(script(CALCULATE, ANSWER, latency=0.05), tasks, num_rollouts=2) as session:
         work = asyncio.create_task(session.run())
-        await until(lambda: session.engine.tally.standing().done >= 2, "some are done")
+        await until(lambda: session.state.standing().done >= 2, "some are done")
         session.stop()
         outcomes = await work
     assert 2 <= len(outcomes) < 10

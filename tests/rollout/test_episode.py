@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,12 +12,15 @@ from typing import Any
 import pytest
 
 from deskroll.actions import Click
+from deskroll.clocks import running_time
 from deskroll.errors import DeskrollError, EvaluatorError
+from deskroll.events import AttemptStarted, EpisodeUnclosed, EventSink
 from deskroll.rollout.backends.inline import InlineBackend
+from deskroll.rollout.events import EventHub, RunState
 from deskroll.rollout.live_attempt import LiveAttempt
-from deskroll.rollout.orders import Order, WorkerSetup
+from deskroll.rollout.orders import Activity, Order, WorkerSetup
 from deskroll.rollout.spec import Definition, EpisodeSpec
-from deskroll.types import EpisodeKey, EventSink, Stage, StopReason
+from deskroll.types import EpisodeKey, Stage, StopReason
 from tests.models.servers import Noted
 from tests.rollout import parts
 from tests.rollout.conftest import ANSWER, CALCULATE, DONE, INFEASIBLE, Runs, questions, script, until
@@ -148,20 +152,28 @@ async def test_closing_has_a_limit_of_its_own_and_says_when_it_was_cut(tmp_path:
     async with inline(tmp_path, CLINGING, sink, close_timeout=0.1) as (backend, order):
         episode = await backend.run(order)
     assert (episode.score.value, episode.failure) == (1.0, None)
-    (event,) = sink.events
-    assert (event.kind, event.subject) == ("episode.unclosed", "eval/0/task-0/0#1")
-    assert event.data["reason"] == "closing it did not end within 0.1 s"
+    (event,) = [each for each in sink.events if isinstance(each, EpisodeUnclosed)]
+    assert (event.key.task, event.attempt) == ("task-0", 1)
+    assert event.reason == "closing it did not end within 0.1 s"
 
 
 async def test_waiting_for_its_turn_is_no_time_in_a_phase() -> None:
     """Else the watchdog would take it for the silence of whoever is asked then."""
-    live = LiveAttempt(Order(key=KEY, attempt=1, task=questions(1)[0]))
+    hub = EventHub(str, enabled=False)
+    state, live = RunState(hub), LiveAttempt(Order(key=KEY, attempt=1, task=questions(1)[0]), hub)
+    hub.emit(AttemptStarted(key=KEY, attempt=1))
+
+    def activity() -> Activity:
+        (found,) = state.activities({os.getpid(): running_time()})
+        return found
+
     live.enter(Stage.MODEL)
     with live.waiting():
-        since = live.activity().since
-        await until(lambda: live.activity().since > since + 0.05, "its time stands still")
+        since = activity().since
+        await until(lambda: activity().since > since + 0.05, "its time stands still")
         with live.waiting():
-            held = live.activity().seconds
-    assert live.activity().seconds < held + 0.05
+            held = activity().seconds
+        assert activity().seconds == held
+    assert activity().seconds < held + 0.05
     live.enter(Stage.ACT)
-    await until(lambda: live.activity().seconds > 0.05, "its time goes on")
+    await until(lambda: activity().seconds > 0.05, "its time goes on")

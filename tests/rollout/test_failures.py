@@ -334,7 +334,7 @@ async def test_a_stop_that_comes_at_any_moment_is_answered(runs: Runs, backend: 
     for n in range(12):
         async with runs.open(script(ANSWER), questions(20), backend=backend, run_id=f"run-{n}", workers=1) as session:
             work = asyncio.create_task(session.run())
-            await until(lambda goal=n, now=session: now.engine.tally.standing().done >= goal, "some are done")
+            await until(lambda goal=n, now=session: now.state.standing().done >= goal, "some are done")
             session.stop(now=True)
             await asyncio.wait_for(work, 20)
             assert session.engine.running == {}
@@ -354,7 +354,7 @@ async def test_what_earlier_starts_learned_of_an_episode_is_not_forgotten(runs: 
 async def test_a_killed_zygote_stops_the_run_and_seals_nothing(runs: Runs) -> None:
     async with runs.open(script(ANSWER, latency=0.2), questions(60), backend="process", workers=2) as session:
         work = asyncio.create_task(session.run())
-        await until(lambda: session.engine.tally.standing().done >= 2, "it is under way")
+        await until(lambda: session.state.standing().done >= 2, "it is under way")
         psutil.Process(psutil.Process(session.status().workers[0].pid).ppid()).kill()
         with pytest.raises(BackendLost, match="was killed, and all workers with it"):
             await work

@@ -163,7 +163,7 @@ def test_on_the_command_line(deskroll: Commands, env: dict[str, str], tmp_path: 
     command += ["--set", "backend=inline", "--set", "limits.run_cost_usd=0.5", "--run-id", "one"]
     unpriced = deskroll(*command, cwd=tmp_path, env=env)
     assert unpriced.code == 2
-    assert "limits.run_cost_usd is set, and nobody knows the price of a script: set model.price, too" in unpriced.err
+    assert "is not known: set model.price, too" in unpriced.err
     command += ["--set", "model.price={input: 0, output: 1000000}"]
     assert "0.5 USD, over all starts" in deskroll(*command, "--dry-run", cwd=tmp_path, env=env).out
     ended = deskroll(*command, cwd=tmp_path, env=env)

@@ -12,20 +12,21 @@ import pytest
 from deskroll.conduct.view import line, status_view
 from deskroll.desktops.pool.meter import NOTHING_LIMITS
 from deskroll.errors import FailureClass
+from deskroll.events import EpisodeSealed, JobStarted
 from deskroll.host.console import PlainConsole
 from deskroll.models.base import EndpointLoad
 from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.orders import Activity, Vitals
-from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, endpoints_of, what_limits
+from deskroll.rollout.status import RunStatus, WorkerStatus, endpoints_of, what_limits
 from deskroll.rollout.tally import Standing, Tally
-from deskroll.types import Episode, EpisodeKey, Failure, Score, Stage, StopReason
+from deskroll.types import EpisodeKey, Stage
 
 POOL = "desktops: 96% of waiting is for a free one: more desktops would help"
 
 
 def standing(planned: int) -> Standing:
     tally = Tally()
-    tally.planned(planned)
+    tally.begin(JobStarted(phase="eval", round=0, episodes=planned))
     return tally.standing()
 
 
@@ -76,13 +77,11 @@ def test_a_server_that_answers_does_not_limit_by_hanging(stages: dict[str, int],
 
 
 def test_a_run_in_which_nothing_was_scored_has_something_left_to_do() -> None:
-    failure = Failure(failure_class=FailureClass.DESKTOP, kind="DesktopLost", message="gone")
-    key = EpisodeKey(phase="eval", round=0, task="t", sample=0)
-    lost = Episode(key=key, attempt=1, stop=StopReason.FAILURE, score=Score(value=None, reason="gone"), failure=failure)
     tally = Tally()
-    tally.planned(2)
-    tally.sealed(lost)
-    tally.sealed(msgspec.structs.replace(lost, key=msgspec.structs.replace(key, task="u")))
+    tally.begin(JobStarted(phase="eval", round=0, episodes=2))
+    for task in ("t", "u"):
+        key = EpisodeKey(phase="eval", round=0, task=task, sample=0)
+        tally.seal(EpisodeSealed(key=key, attempt=1, failure=FailureClass.DESKTOP))
     assert what_limits(tally.standing(), 0, 4, {}) == "nothing more is run: a resume does the unscored again"
 
 
@@ -99,13 +98,6 @@ def test_a_pool_that_has_not_noticed_yet_does_not_contradict() -> None:
 
 def activity(task: str, stage: Stage) -> Activity:
     return Activity(key=EpisodeKey(phase="eval", round=0, task=task, sample=0), attempt=1, stage=stage, since=0.0)
-
-
-def test_what_has_ended_since_workers_told_is_not_counted() -> None:
-    told = [activity("a", Stage.ACT), activity("b", Stage.SCORE)]
-    worker = WorkerVitals(name="w0", pid=1, vitals=Vitals(activities=tuple(told), running=2))
-    assert activities_of([worker], {(told[1].key, 1): 0.0}) == told[1:]
-    assert activities_of([worker]) == told
 
 
 def shown(status: RunStatus) -> str:

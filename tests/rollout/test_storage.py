@@ -65,7 +65,7 @@ async def test_a_run_in_an_object_store_is_stopped_and_resumed(bucket: str) -> N
     tasks = questions(12)
     async with runs.open(script(CALCULATE, ANSWER, latency=0.1), tasks, backend="process", num_rollouts=2) as session:
         work = asyncio.create_task(session.run())
-        await until(lambda: session.engine.tally.standing().done >= 3, "some are done")
+        await until(lambda: session.state.standing().done >= 3, "some are done")
         session.stop()
         first = await work
     assert 3 <= len(first) < 12

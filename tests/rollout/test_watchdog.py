@@ -14,15 +14,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from deskroll.errors import DeskrollError, SetupError
+from deskroll.events import AttemptEnded
 from deskroll.rollout.asking import ask, change_limits, find_live, stop_run
 from deskroll.rollout.backends import WorkerVitals
 from deskroll.rollout.config import WatchdogSettings
 from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.live_attempt import LiveAttempt
-from deskroll.rollout.orders import Activity, Order, Vitals
+from deskroll.rollout.orders import Activity, Order
 from deskroll.rollout.spec import EpisodeSpec
 from deskroll.rollout.watchdog import Watchdog
-from deskroll.types import Episode, EpisodeKey, Score, Stage, StopReason
+from deskroll.types import Episode, EpisodeKey, Stage, StopReason
 from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, until
 
 KEY = EpisodeKey(phase="eval", round=0, task="t", sample=0)
@@ -38,7 +39,7 @@ class Recorder:
         self.visits: list[int | None] = []
 
     def workers(self) -> list[WorkerVitals]:
-        return [WorkerVitals(name="w", pid=1, vitals=Vitals(activities=self.activities))]
+        raise NotImplementedError
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         self.dumped.append(why)
@@ -63,7 +64,7 @@ def activity(stage: Stage, visit: int = 7, desktop: str = "d-1") -> Activity:
 
 def watching(*activities: Activity) -> tuple[Watchdog, Recorder]:
     backend = Recorder(*activities)
-    watchdog = Watchdog(backend, WatchdogSettings())
+    watchdog = Watchdog(backend, WatchdogSettings(), lambda: backend.activities)
     watchdog.expect("eval", EpisodeSpec())
     return watchdog, backend
 
@@ -85,11 +86,7 @@ def test_a_stalled_phase_is_dumped_once(caplog: pytest.LogCaptureFixture) -> Non
 def test_what_is_usual_is_not_stalled() -> None:
     watchdog, backend = watching(activity(Stage.SETUP))
     for _ in range(10):
-        watchdog.usual.learn(
-            Episode(
-                key=KEY, attempt=1, stop=StopReason.DONE, score=Score(value=1.0, reason=""), seconds={"setup": 20.0}
-            )
-        )
+        watchdog.usual.learn(AttemptEnded(key=KEY, attempt=1, stop=StopReason.DONE, score=1.0, seconds={"setup": 20.0}))
     backend.look(watchdog, 150.0)
     assert backend.dumped == []
     backend.look(watchdog, 210.0)
@@ -146,11 +143,11 @@ def test_what_was_said_before_a_sleep_is_not_extrapolated() -> None:
 async def test_a_stop_that_is_meant_for_one_phase_does_not_hit_the_next() -> None:
     live = LiveAttempt(Order(key=KEY, attempt=1, task=questions(1)[0]))
     live.enter(Stage.ACT)
-    before = live.activity()
+    before = live.visit
     live.enter(Stage.MODEL)
-    live.stop(SetupError("too long"), before.visit)
+    live.stop(SetupError("too long"), before)
     assert not live.cancelled
-    live.stop(SetupError("too long"), live.activity().visit)
+    live.stop(SetupError("too long"), live.visit)
     assert live.cancelled
 
 
@@ -234,7 +231,7 @@ async def test_a_bad_request_is_answered_and_changes_nothing(runs: Runs) -> None
 
 
 async def test_opening_the_socket_changes_nothing_for_whoever_makes_files_meanwhile(tmp_path: Path) -> None:
-    steering = Steering(status=lambda: None, change=lambda *_: None, stop=lambda _: None)  # type: ignore[arg-type, return-value]
+    steering = Steering(status=lambda: None, change=lambda *_: None, stop=lambda _: None, follow=None)  # type: ignore[arg-type, return-value]
     modes = set()
 
     async def others() -> None:

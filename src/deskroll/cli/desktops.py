@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deskroll.desktops.notes import Note
     from deskroll.desktops.providers.local.provider import LocalProvider
     from deskroll.desktops.reaper import Reaped
-    from deskroll.types import Event
+    from deskroll.events import Event
 
 
 @click.group(epilog="\b\nExample:\n  deskroll desktops up --count 2")
@@ -167,8 +167,10 @@ class _Losses:
 
     def emit(self, event: Event) -> None:
         """Print what matters to somebody who waits."""
-        if event.kind == "desktop.lost":
-            click.echo(f"desktop {event.subject} is lost: {plain(str(event.data['reason']))}", err=True)
+        from deskroll.events import DesktopDied  # noqa: PLC0415
+
+        if isinstance(event, DesktopDied):
+            click.echo(f"desktop {event.desktop} is lost: {plain(event.reason)}", err=True)
 
 
 async def _boot_all(

@@ -14,6 +14,7 @@ from deskroll.conduct.program import run_command
 _COMMANDS = {
     "demo": ("deskroll.cli.demo:demo", "Four desktops side by side, each with a real program. No key needed."),
     "desktops": ("deskroll.cli.desktops:desktops", "Start desktops by hand, look at them, list them, reap leftovers."),
+    "events": ("deskroll.cli.events:events", "What happens in a run, one line an event; --follow goes on with it."),
     "export": ("deskroll.cli.export:export", "A run in other programs' layouts: OSWorld's, Parquet, videos."),
     "envs": ("deskroll.cli.envs:envs", "Which environments there are, and the tools of each."),
     "models": ("deskroll.cli.models:models", "Ask a model one question; serve a scripted one, without any key."),

@@ -15,10 +15,11 @@ from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError, plain
 
 if TYPE_CHECKING:
+    from deskroll.events import Event
     from deskroll.models.prices import Prices
     from deskroll.models.scripted import Script
     from deskroll.models.settings import ModelSettings
-    from deskroll.types import Completion, Event
+    from deskroll.types import Completion
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 _LONGEST_ANSWER = 1_000_000
@@ -170,11 +171,11 @@ class _Retries:
 
     def emit(self, event: Event) -> None:
         """Print what went wrong with a request that is made again."""
-        if event.kind == "model.retry":
-            reason = plain(
-                event.data["reason"].partition(" (is ")[0], _LONGEST_REASON
-            )  # the hint comes once, in the end
-            click.echo(f"try {event.data['tries']}: {reason}; again in {event.data['pause_s']:.1f} s", err=True)
+        from deskroll.events import ModelRetried  # noqa: PLC0415
+
+        if isinstance(event, ModelRetried):
+            reason = plain(event.reason.partition(" (is ")[0], _LONGEST_REASON)  # the hint comes once, in the end
+            click.echo(f"try {event.tries}: {reason}; again in {event.pause_s:.1f} s", err=True)
 
 
 def _tell(completion: Completion, seconds: float, as_json: bool) -> None:

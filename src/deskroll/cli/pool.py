@@ -22,7 +22,7 @@ from deskroll.report.words import counted
 if TYPE_CHECKING:
     from deskroll.desktops.pool import Pool, PoolConfig
     from deskroll.desktops.service import PoolClient
-    from deskroll.types import Event
+    from deskroll.events import Event
 
 _at = click.option(
     "--at", default="", metavar="ADDRESS",
@@ -162,16 +162,20 @@ class _Troubles:
 
     def emit(self, event: Event) -> None:
         """Print what went wrong, and what was found and taken care of."""
-        reason = plain(str(event.data.get("reason", "")))
-        if event.kind == "lease.lost":
-            holder = plain(f"{event.data['client']} ({event.subject})" if event.data["client"] else event.subject)
-            click.echo(f"{event.data['desktop']}: taken from {holder}: {reason}", err=True)
-        elif event.kind in ("desktop.boot_failed", "desktop.broken", "desktop.unstoppable"):
-            what = event.kind.partition(".")[2].replace("_", " ")
-            pause = f"; next attempt in {event.data['pause_s']:.0f} s" if event.data.get("pause_s", 0) >= 1 else ""
-            click.echo(f"{event.subject}: {what}: {reason}{pause}", err=True)
-        elif event.kind == "desktop.reaped":
-            click.echo(f"{event.subject}: removed, its owner (pid {event.data['owner_pid']}) is gone", err=True)
+        from deskroll import events  # noqa: PLC0415
+
+        match event:
+            case events.LeaseTaken(lease=lease, desktop=desktop, client=client, reason=reason):
+                holder = plain(f"{client} ({lease})" if client else lease)
+                click.echo(f"{desktop}: taken from {holder}: {plain(reason)}", err=True)
+            case events.DesktopNotBooted() | events.DesktopUnstoppable():
+                what = events.kind_of(event).partition(".")[2].replace("_", " ")
+                pause = f"; next attempt in {event.pause_s:.0f} s" if event.pause_s >= 1 else ""
+                click.echo(f"{event.desktop}: {what}: {plain(event.reason)}{pause}", err=True)
+            case events.DesktopBroken(desktop=desktop, reason=reason):
+                click.echo(f"{desktop}: broken: {plain(reason)}", err=True)
+            case events.DesktopReaped(desktop=desktop, owner_pid=owner):
+                click.echo(f"{desktop}: removed, its owner (pid {owner}) is gone", err=True)
 
 
 @pool.command(epilog="Example:  deskroll pool status --json")

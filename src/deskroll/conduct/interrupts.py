@@ -93,7 +93,7 @@ class Interrupts:
     async def _tell(self, session: Session) -> None:
         """Say what becomes of the episodes, as soon as the workers have said what they have begun."""
         finishing = await session.finishing()
-        standing = session.engine.tally.standing()
+        standing = session.state.standing()
         left = max(0, standing.planned - standing.done - finishing)
         ends = f"{counted(finishing, 'episode')} under way will finish" if finishing else "no episode is under way"
         if self.count == 1:

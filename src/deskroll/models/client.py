@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
@@ -17,6 +18,7 @@ import msgspec
 
 from deskroll.clocks import running_time
 from deskroll.errors import ModelError, plain
+from deskroll.events import EventSink, ModelAnswered, ModelFailed, ModelRetried
 from deskroll.models.base import (
     ANY_CALL,
     ContextTooLong,
@@ -31,12 +33,12 @@ from deskroll.models.base import (
 from deskroll.models.body import Body
 from deskroll.models.dialect import Answered, Dialect, Request
 from deskroll.models.endpoint import Endpoint, Reply, Unreachable
-from deskroll.models.plugin import ModelPlugin
+from deskroll.models.plugin import SILENT_AFTER_S, ModelPlugin
 from deskroll.models.prices import NO_PRICES, Prices, price_of
 from deskroll.models.retry import pause, retry_after
 from deskroll.models.settings import Address, ModelSettings, Vendor
 from deskroll.models.wire import Unusable, refusal
-from deskroll.types import Completion, Event, EventSink, Record
+from deskroll.types import Completion, Record
 
 _RETRIED = frozenset((408, 409, 425, 429))
 _UNPAID = 402
@@ -64,15 +66,16 @@ class ModelClient(ModelPlugin):
         settings: ModelSettings,
         *,
         sink: EventSink | None = None,
+        silent_after: float = SILENT_AFTER_S,
         prices: Prices = NO_PRICES,
         env: Mapping[str, str] = os.environ,
     ) -> None:
-        super().__init__(settings, sink=sink)
+        super().__init__(settings, sink=sink, silent_after=silent_after)
         dialect = self.dialect
         self.address = address = settings.resolved(env, dialect.vendor)
         self._dialect = dialect(settings.name, address, settings.extra)
         key = None if address.key is None else address.key.get_secret_value()
-        self._endpoint = Endpoint(address, dialect.headers(key), settings)
+        self._endpoint = Endpoint(address, dialect.headers(key), settings, self._sink, silent_after)
         self._sampling = settings.sampling
         self._price = settings.price or price_of(settings.name, prices, None if address.is_ours else address.url)
         self._url = address.path(dialect.path)
@@ -91,29 +94,31 @@ class ModelClient(ModelPlugin):
         sampling = call.sampling or self._sampling
         request = self._dialect.request(messages, tools, sampling)
         clock = episode_clock.get() or _NO_CLOCK
-        tries = 0
+        tries, asked = 0, time.perf_counter()
         while True:
             tries += 1
             async with self._endpoint.slot(clock):
                 begun = running_time()
                 try:
                     with clock.asking():
-                        return await self._ask(request, sampling, tries, call)
+                        completion = await self._ask(request, sampling, tries, call)
+                    self._tell_answer(completion, call, time.perf_counter() - asked)
+                    return completion  # noqa: TRY300  (inside its slot, as everything of a call)
                 except _Failed as failure:
                     error, after = self._endpoint.hide_key(str(failure)), failure.after
                 except ModelError as refused:
                     self._endpoint.note_failure(str(refused))
-                    self._emit("model.failed", call, tries, str(refused))
+                    self._tell_failure(call, tries, str(refused))
                     raise
                 clock.credit(running_time() - begun)
             self._endpoint.note_failure(error)
             wait = pause(tries, after, base=self.settings.backoff, longest=self.settings.backoff_max)
             left = _left(call)
             if tries > self.settings.retries or (left is not None and wait >= left):
-                self._emit("model.failed", call, tries, error)
+                self._tell_failure(call, tries, error)
                 times = "once" if tries == 1 else f"{tries} times"
                 raise ModelError(f"{self._who}: asked {times}, without a usable answer; the last time: {error}")
-            self._emit("model.retry", call, tries, error, wait)
+            self._tell_failure(call, tries, error, wait)
             with clock.paused():
                 await asyncio.sleep(wait)
 
@@ -198,13 +203,27 @@ class ModelClient(ModelPlugin):
     def _who(self) -> str:
         return f"model {plain(self.settings.name, 200)} at {self.address.shown}"
 
-    def _emit(self, kind: str, call: ModelCall, tries: int, cause: str, wait: float | None = None) -> None:
-        data: dict[str, object] = {"model": self.settings.name, "tries": tries, "reason": cause}
-        if call.session:
-            data["session"] = call.session
-        if wait is not None:
-            data["pause_s"] = wait
-        self._sink.emit(Event(kind=kind, subject=self.address.shown, data=data))
+    def _tell_failure(self, call: ModelCall, tries: int, cause: str, wait: float | None = None) -> None:
+        """A request brought nothing; it is made again after a wait, where there is one."""
+        endpoint, model, session = self.address.shown, self.settings.name, call.session
+        self._sink.emit(
+            ModelFailed(endpoint=endpoint, model=model, reason=cause, tries=tries, session=session)
+            if wait is None
+            else ModelRetried(endpoint=endpoint, model=model, reason=cause, tries=tries, pause_s=wait, session=session)
+        )
+
+    def _tell_answer(self, completion: Completion, call: ModelCall, seconds: float) -> None:
+        self._sink.emit(
+            ModelAnswered(
+                endpoint=self.address.shown,
+                model=self.settings.name,
+                session=call.session,
+                seconds=seconds,
+                tries=completion.tries,
+                prompt_tokens=completion.prompt_tokens,
+                completion_tokens=completion.completion_tokens,
+            )
+        )
 
 
 class _Listed(Record, frozen=True):

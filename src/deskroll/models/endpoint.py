@@ -19,9 +19,11 @@ from yarl import URL
 
 from deskroll.clocks import running_time, time_limit
 from deskroll.errors import ModelError, plain
+from deskroll.events import EventSink
 from deskroll.models.base import EndpointLoad, EpisodeClock
 from deskroll.models.body import Body
 from deskroll.models.settings import Address, ModelSettings, is_loopback
+from deskroll.models.silence import SilenceWatch
 
 _KEEPALIVE_S = 15.0
 _HEADERS = {
@@ -41,7 +43,14 @@ class Unreachable(Exception):
 class Endpoint:
     """Use with `async with`; any number of requests may be open at a time."""
 
-    def __init__(self, address: Address, headers: Mapping[str, str], settings: ModelSettings) -> None:
+    def __init__(
+        self,
+        address: Address,
+        headers: Mapping[str, str],
+        settings: ModelSettings,
+        sink: EventSink,
+        silent_after: float,
+    ) -> None:
         self.address = address
         self._headers = {**_HEADERS, **headers}
         self._connect_timeout = settings.connect_timeout
@@ -53,6 +62,7 @@ class Endpoint:
         self._calls = self._failures = 0
         self._answered_at: float | None = None
         self._last_error = ""
+        self._silence = SilenceWatch(self.load, sink, silent_after)
 
     async def __aenter__(self) -> Endpoint:
         self._session = aiohttp.ClientSession(
@@ -67,6 +77,7 @@ class Endpoint:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        self._silence.close()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -88,6 +99,7 @@ class Endpoint:
         """Ask; raises `Unreachable`."""
         session, serial = self._live(), next(self._serial)
         self._open[serial] = running_time()
+        self._silence.ask()
         self._calls += 1
         try:
             async with (
@@ -111,6 +123,7 @@ class Endpoint:
 
     def note_answer(self) -> None:
         """A request brought what was asked for."""
+        self._silence.answer()
         self._answered_at = running_time()
 
     def note_failure(self, error: str) -> None:

@@ -12,15 +12,18 @@ from contextlib import asynccontextmanager
 from typing import ClassVar, Self
 
 from deskroll.errors import ConfigError
+from deskroll.events import EventSink, guarded
 from deskroll.models.base import ANY_CALL, EndpointLoad, ModelCall
 from deskroll.models.settings import ModelSettings
 from deskroll.plugins import Plugin, load_plugin
-from deskroll.types import Completion, EventSink, guarded
+from deskroll.types import Completion
 
 OPENAI_KIND = "openai"
 SCRIPTED_KIND = "scripted"
 SCRIPTED = f"{SCRIPTED_KIND}:"
 """A model whose name begins so answers from a script; without a file, from the one beside the tasks."""
+
+SILENT_AFTER_S = 15.0
 
 
 class ModelPlugin(Plugin):
@@ -29,7 +32,10 @@ class ModelPlugin(Plugin):
     protocol: ClassVar[str] = OPENAI_KIND
     """Whose own tools it takes, beside functions."""
 
-    def __init__(self, settings: ModelSettings, *, sink: EventSink | None = None) -> None:
+    def __init__(
+        self, settings: ModelSettings, *, sink: EventSink | None = None, silent_after: float = SILENT_AFTER_S
+    ) -> None:
+        """`silent_after`: for how long a server may answer nobody, in seconds, before that is told as an event."""
         self.settings = settings
         self.options = self.read_options(settings.options, "model.options")
         self._sink = guarded(sink)

@@ -1,7 +1,8 @@
-"""Asks a live run, from another process: who lives, what it does; and tells it other limits, or to stop."""
+"""Asks a live run, from another process: who lives, what it does, what happens; and tells it to change or to stop."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import aiohttp
@@ -51,6 +52,24 @@ async def change_limits(socket: Path, num_rollouts: int) -> RunStatus:
 async def stop_run(socket: Path, *, now: bool = False) -> RunStatus:
     """Have it end; what it does until then."""
     return await _call(socket, "POST", "/stop", StopRun(now=now))
+
+
+async def follow_events(socket: Path, last: int = 0) -> AsyncGenerator[bytes]:
+    """Its events, a line each, as they happen, after the last so many; ends when the run does."""
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_ASK_S)
+    connector = aiohttp.UnixConnector(str(socket))
+    try:
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout, read_bufsize=2**20) as http,
+            http.get(f"http://run/events?last={last}") as response,
+        ):
+            rest = b""
+            async for chunk in response.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield line
+    except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError) as error:
+        raise DeskrollError(f"the run at {socket} does not answer: {type(error).__name__}; was it killed?") from error
 
 
 async def _call(socket: Path, method: str, path: str, body: Record | None = None) -> RunStatus:

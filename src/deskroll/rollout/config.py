@@ -19,7 +19,8 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FREE = frozenset({
     "num_rollouts", "max_concurrent_rollouts", "reserved", "num_vms", "min_vms", "pool", "pool_wait",
     "resource_timeout", "retries", "backend", "backend_options", "workers", "worker_memory_mb", "hang_after",
-    "isolated_workers", "watchdog", "metrics", "output_dir", "run_id", "tasks", "tasks_root", "only", "limit",
+    "isolated_workers", "watchdog", "metrics", "events", "telemetry", "output_dir", "run_id", "tasks", "tasks_root",
+    "only", "limit",
 })  # fmt: skip
 """Settings that decide how fast a run is and not what comes out of it, and those that say which tasks there are: a
 resume may change them. It compares the tasks themselves."""
@@ -50,6 +51,22 @@ class WatchdogSettings(Settings):
     """A stage is stalled after so long, or ten times its usual time, whichever is more: it is dumped and reported."""
     act_timeout: float = Field(default=300.0, gt=0)
     """The longest that actions may take before the attempt is stopped and made again."""
+
+
+class EventSettings(Settings):
+    """What is told of what happens."""
+
+    enabled: bool = True
+    """Whether workers tell it; if not, nobody sees what episodes do, and the watchdog has nothing to go by."""
+    file_mb: float = Field(default=100.0, ge=0)
+    """The most that events.jsonl in the run's folder takes, its older half included; 0: there is none."""
+
+
+class TelemetrySettings(Settings):
+    """Where traces are sent."""
+
+    otlp: str = ""
+    """Address of a collector that takes OTLP over HTTP, e.g. http://127.0.0.1:4318; empty: nowhere."""
 
 
 class OnlySettings(Settings):
@@ -94,6 +111,8 @@ class Resources(WorkerSettings, PoolSettings):
     pool_wait: float = Field(default=600.0, ge=0)
     """How long the run waits for such a pool where it serves nobody any more, in seconds; then it stops."""
     watchdog: WatchdogSettings = WatchdogSettings()
+    events: EventSettings = EventSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     backend: str = "process"
     """Where episodes run: worker processes (`process`), this one (`inline`, for debugging), or a plug-in's."""
     backend_options: dict[str, Any] = Field(default_factory=dict)

@@ -31,6 +31,7 @@ from deskroll.errors import (
     boundary,
     foreign_code,
 )
+from deskroll.events import EventSink, guarded
 from deskroll.importing import file_digest
 from deskroll.models.base import EndpointLoad, Model, ModelCall
 from deskroll.models.plugin import ModelPlugin, model_kind
@@ -41,7 +42,7 @@ from deskroll.rollout.orders import Order, WorkerSetup
 from deskroll.rollout.spec import Definition, EpisodeSpec
 from deskroll.rollout.traces import Traces
 from deskroll.store import AttemptWriter, Storage, paths
-from deskroll.types import EventSink, Stage, Tool, ToolRequest, guarded
+from deskroll.types import Stage, Tool, ToolRequest
 
 
 class Leases(Protocol):
@@ -116,7 +117,9 @@ class ProcessContext:
         """The client of a model, the same for all that ask it, however they sample."""
         name = (settings.model_dump_json(exclude={"api_key", *SAMPLING}), key, kind)
         if name not in self._clients:
-            self._clients[name] = await self._stack.enter_async_context(kind(settings, sink=self.sink))
+            self._clients[name] = await self._stack.enter_async_context(
+                kind(settings, sink=self.sink, silent_after=self.setup.notice_after)
+            )
         return self._clients[name]
 
     def endpoints(self) -> tuple[EndpointLoad, ...]:

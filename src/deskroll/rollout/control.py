@@ -2,6 +2,7 @@
 
     GET  /status    RunStatus as JSON           GET  /metrics   the same for Prometheus
     POST /limits    {"num_rollouts": 8, ...}    POST /stop      {"now": false}
+    GET  /events?last=20    events as JSON lines, as they happen, after the last so many, until the run is closed
 
 Whoever changes something is answered with what the run does now: a run that was told to stop may be gone before it is
 asked again.
@@ -11,8 +12,8 @@ With `metrics` set, /metrics answers on TCP as well, to whoever has the token.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -50,6 +51,7 @@ class Steering(Record, frozen=True):
     status: Callable[[], RunStatus]
     change: Callable[[int | None, int | None], None]
     stop: Callable[[bool], None]
+    follow: Callable[[int], AsyncGenerator[bytes]]
 
 
 def sockets_folder() -> Path:
@@ -80,11 +82,11 @@ async def serve_control(steering: Steering, run_id: str, metrics: str = "") -> A
     path = socket_path(run_id[:24])
     runners = []
     try:
-        runners.append(await _serving(_app(steering)))
+        runners.append(await _start_runner(_app(steering)))
         await web.UnixSite(runners[0], str(path)).start()
         path.chmod(0o600)  # until then, the folder keeps others out
         if metrics:
-            runners.append(await _serving(_metrics_app(steering, _token())))
+            runners.append(await _start_runner(_metrics_app(steering, _token())))
             at = Listen.parse(metrics)
             if at.is_unix:
                 raise ConfigError(f"metrics is {metrics!r}; write HOST:PORT, e.g. 127.0.0.1:9400")
@@ -99,7 +101,7 @@ async def serve_control(steering: Steering, run_id: str, metrics: str = "") -> A
         path.unlink(missing_ok=True)
 
 
-async def _serving(app: web.Application) -> web.AppRunner:
+async def _start_runner(app: web.Application) -> web.AppRunner:
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     return runner
@@ -114,21 +116,33 @@ def _token() -> str:
 
 def _app(steering: Steering) -> web.Application:
     async def status(request: web.Request) -> web.Response:
-        return _told(steering)
+        return _answer_status(steering)
 
     async def metrics(request: web.Request) -> web.Response:
-        return _exposed(steering)
+        return _answer_metrics(steering)
 
     async def limits(request: web.Request) -> web.Response:
         asked = msgspec.json.decode(await request.read(), type=ChangeLimits)
         steering.change(asked.num_rollouts, asked.max_concurrent_rollouts)
-        return _told(steering)
+        return _answer_status(steering)
 
     async def stop(request: web.Request) -> web.Response:
         steering.stop(msgspec.json.decode(await request.read() or b"{}", type=StopRun).now)
-        return _told(steering)
+        return _answer_status(steering)
+
+    async def events(request: web.Request) -> web.StreamResponse:
+        last = request.query.get("last", "0")
+        if not last.isascii() or not last.isdigit():
+            raise InputError(f"last is {last!r}; it is a number of events")
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        await response.prepare(request)
+        async with aclosing(steering.follow(int(last))) as lines:
+            async for each in lines:
+                await response.write(each)
+        return response
 
     app = web.Application(middlewares=[_errors])
+    app.router.add_get("/events", events)
     app.router.add_get("/status", status)
     app.router.add_get("/metrics", metrics)
     app.router.add_post("/limits", limits)
@@ -140,18 +154,18 @@ def _metrics_app(steering: Steering, token: str) -> web.Application:
     async def metrics(request: web.Request) -> web.Response:
         if not bears_token(request.headers.get("Authorization", ""), token):
             raise web.HTTPUnauthorized
-        return _exposed(steering)
+        return _answer_metrics(steering)
 
     app = web.Application()
     app.router.add_get("/metrics", metrics)
     return app
 
 
-def _told(steering: Steering) -> web.Response:
+def _answer_status(steering: Steering) -> web.Response:
     return web.Response(body=msgspec.json.encode(steering.status()), content_type="application/json")
 
 
-def _exposed(steering: Steering) -> web.Response:
+def _answer_metrics(steering: Steering) -> web.Response:
     return web.Response(body=exposition(steering.status()), headers={"Content-Type": "text/plain; version=0.0.4"})
 
 

@@ -1,36 +1,34 @@
-"""DesktopJournal: passes events on, and writes what desktops do to the run's journal."""
+"""DesktopJournal: writes what desktops do to the run's journal, from the run's events."""
 
 from __future__ import annotations
 
+from deskroll.events import DesktopState
 from deskroll.store import RunStore
 from deskroll.store.journal import DesktopChanged
-from deskroll.types import Event, EventSink
 
 
 class DesktopJournal:
-    """Passes events on, and writes what desktops do to the run's journal."""
+    """Of one start of a run."""
 
-    def __init__(self, sink: EventSink) -> None:
-        self.store: RunStore | None = None
-        self._sink = sink
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
         self._since: dict[str, float] = {}
 
-    def emit(self, event: Event) -> None:
-        """Pass one event on; a change of a desktop's state is journalled, too."""
-        if event.kind == "desktop.state" and self.store is not None and not self.store.failed.done():
-            data = event.data
-            before = self._since.get(event.subject, event.at)
-            self._since[event.subject] = event.at
-            if data["state"] == "gone":
-                del self._since[event.subject]
-            self.store.write(
-                DesktopChanged(
-                    desktop=event.subject,
-                    state=data["state"],
-                    at=event.at,
-                    lease=data.get("lease", ""),
-                    holder=data.get("group") or data.get("client", ""),
-                    seconds=round(event.at - before, 3),
-                )
+    def hear(self, event: DesktopState) -> None:
+        """Journal a change of a desktop's state."""
+        if self._store.failed.done():
+            return
+        before = self._since.get(event.desktop, event.at)
+        self._since[event.desktop] = event.at
+        if event.state == "gone":
+            del self._since[event.desktop]
+        self._store.write(
+            DesktopChanged(
+                desktop=event.desktop,
+                state=event.state,
+                at=event.at,
+                lease=event.lease,
+                holder=event.group or event.client,
+                seconds=round(event.at - before, 3),
             )
-        self._sink.emit(event)
+        )

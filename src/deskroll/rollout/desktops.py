@@ -19,10 +19,10 @@ from deskroll.desktops.providers import make_provider
 from deskroll.desktops.service import PoolClient, PoolService
 from deskroll.desktops.settings import PoolSettings
 from deskroll.errors import NoDesktop
+from deskroll.events import EventSink
 from deskroll.host.listen import Listen
 from deskroll.rollout.config import Resources
 from deskroll.rollout.control import socket_path
-from deskroll.types import EventSink
 
 _LONGER_S = 60.0
 

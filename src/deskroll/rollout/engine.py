@@ -16,16 +16,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from deskroll.errors import ConfigError, DeskrollError, StoreError, WorkerLost
+from deskroll.events import AttemptDropped, AttemptEnded, AttemptStarted, EventSink, RunStopping, guarded
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.deaths import HEARD_S, Deaths
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.orders import AttemptName, Order
 from deskroll.rollout.retry import acquit, doubt, is_evidence
-from deskroll.rollout.tally import Tally
 from deskroll.store import RunStore
 from deskroll.store.journal import Failed, Started
-from deskroll.types import Episode, EpisodeKey, EventSink, Failure, Record, Score, Stage, StopReason, guarded
+from deskroll.types import Episode, EpisodeKey, Failure, Record, Score, Stage, StopReason
 
 _ENDING_S = 10.0
 """How long an attempt may take to end when its job ends under it."""
@@ -88,7 +88,6 @@ class Engine:
         self.store = store
         self.limits = limits
         self.sink = guarded(sink)
-        self.tally = Tally()
         self.deaths = Deaths()
         self.jobs: dict[str, RunningJob] = {}
         """Those that run, by their names."""
@@ -103,6 +102,7 @@ class Engine:
         self.dice = random.Random(seed)  # noqa: S311  (spreads retries)
         self.stopping = False
         """Whether nothing new is started any more."""
+        self._ended_now = False
         self._failure: DeskrollError | None = None
 
     def begin(self, name: str, job: RunningJob) -> bool:
@@ -118,7 +118,9 @@ class Engine:
 
     def stop(self, *, now: bool = False) -> None:
         """Start nothing more, of any job; `now`: end what runs, too."""
-        self.stopping = True
+        if now > self._ended_now or not self.stopping:
+            self.sink.emit(RunStopping(now=now))
+        self.stopping, self._ended_now = True, self._ended_now or now
         for job in list(self.jobs.values()):
             job.stop(now=now)
 
@@ -134,9 +136,9 @@ class Engine:
 
     async def dispatch(self, order: Order, job: RunningJob) -> Episode | None:
         """Have one attempt of a job run; None: it was given back, or the job was stopped before it began."""
-        name = (order.key, order.attempt)
-        self.store.write(Started(key=order.key, attempt=order.attempt, epoch=self.store.epoch, at=time.time()))
-        started = time.time()
+        key, attempt = name = (order.key, order.attempt)
+        self.store.write(Started(key=key, attempt=attempt, epoch=self.store.epoch, at=time.time()))
+        started, episode = time.time(), None
 
         async def carry() -> Episode | None:
             if job.stopping:
@@ -144,20 +146,23 @@ class Engine:
             self.running[name] = started  # in the same step in which the backend gets it: whoever stops it can
             return await self.backend.run(order)
 
+        self.sink.emit(AttemptStarted(key=key, attempt=attempt, waited_s=order.waited_s, isolated=order.isolated))
         carried = asyncio.ensure_future(carry())
         try:
-            return await asyncio.shield(carried)
+            episode = await asyncio.shield(carried)
         except WorkerLost as error:
-            return _lost(order, error, started)
+            episode = _lost(order, error, started)
         except asyncio.CancelledError:
             if not being_cancelled():
                 raise
-            return await self._end_under_way(order, carried, wanted=not job.ended_now)
+            episode = await self._end_under_way(order, carried, wanted=not job.ended_now)
         finally:
             if not carried.done():
                 carried.cancel()
                 await asyncio.wait((carried,))
             self.running.pop(name, None)
+            self.sink.emit(AttemptDropped(key=key, attempt=attempt) if episode is None else AttemptEnded.of(episode))
+        return episode
 
     async def _end_under_way(
         self, order: Order, run: asyncio.Future[Episode | None], *, wanted: bool

@@ -24,12 +24,13 @@ from deskroll.errors import (
     boundary,
     comes_from_outside,
 )
+from deskroll.events import EpisodeUnclosed
 from deskroll.rollout.cancelled import blaming, from_within, uncancel
 from deskroll.rollout.context import EpisodeContext
 from deskroll.rollout.deadline import turns_within, within
 from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.recorder import EpisodeRecorder
-from deskroll.types import UNJUDGED, Decision, Episode, Event, Observation, Stage, StopReason
+from deskroll.types import UNJUDGED, Decision, Episode, Observation, Stage, StopReason
 
 _log = logging.getLogger(__name__)
 
@@ -147,4 +148,4 @@ async def _close(env: Env, live: LiveAttempt, context: EpisodeContext, notes: Ep
         )
         notes.unclosed(error)
         _log.warning("%s: its environment could not be closed: %s", live.order.name, why)
-        context.sink.emit(Event(kind="episode.unclosed", subject=live.order.name, data={"reason": why}))
+        context.sink.emit(EpisodeUnclosed(key=live.order.key, attempt=live.order.attempt, reason=why))

@@ -25,6 +25,7 @@ from deskroll.errors import (
     StoreError,
     plain,
 )
+from deskroll.events import AttemptRetried, EpisodeSealed, GroupBegun, GroupEnded, JobEnded
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.engine import Engine, JobStatus
 from deskroll.rollout.group import GroupResult
@@ -34,9 +35,10 @@ from deskroll.rollout.orders import AttemptName, Order
 from deskroll.rollout.plan import Group, make_plan
 from deskroll.rollout.retry import Verdict, judge
 from deskroll.rollout.spec import Definition
+from deskroll.rollout.tally import begin_job
 from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed
 from deskroll.store.names import name_of
-from deskroll.types import Episode, EpisodeKey, Event, Task
+from deskroll.types import Episode, EpisodeKey, Task
 
 _log = logging.getLogger(__name__)
 _NO_MODEL = 20
@@ -185,6 +187,7 @@ class JobRun:
             self._error = self._error or (_first(error) if isinstance(error, BaseExceptionGroup) else error)
         finally:
             del self._engine.jobs[self.job.name]
+            self._engine.sink.emit(JobEnded(phase=self.job.name, round=self._round))
             self._results.put_nowait(None)
 
     async def _work(self) -> None:
@@ -225,16 +228,13 @@ class JobRun:
         await self._prepare(self.job, batch.tasks)
         groups = make_plan(engine.store, name, batch.round, batch.tasks, samples, whole=batch.whole)
         self._round = batch.round
-        self._planned += len(groups) * samples
-        engine.tally.planned(len(groups) * samples)
-        for group in groups:
-            for key in _members(self.job, group, batch.round):
-                if key not in group.keys and (outcome := engine.store.index.outcome(key)) is not None:
-                    self._done += 1
-                    engine.tally.sealed_before(outcome)
         left = [group for group in groups if group.keys]
-        episodes = sum(len(group.keys) for group in left)
-        engine.sink.emit(Event(kind="phase.started", subject=name, data={"episodes": episodes, "round": batch.round}))
+        todo = {key for group in left for key in group.keys}
+        done = (key for group in groups for key in _members(self.job, group, batch.round) if key not in todo)
+        before = [outcome for key in done if (outcome := engine.store.index.outcome(key)) is not None]
+        self._planned += len(groups) * samples
+        self._done += len(before)
+        engine.sink.emit(begin_job(name, batch.round, len(groups) * samples, before))
         for group in groups:
             if not group.keys:
                 await self._hand_out(group, batch.round, {}, resumed=True)
@@ -267,6 +267,7 @@ class JobRun:
         key, store = group.keys[0], self._engine.store
         if len(group.keys) > 1:  # of a group of one, the records of its episode say all
             store.write(GroupOpened(phase=key.phase, round=key.round, task=key.task, at=time.time()))
+            self._engine.sink.emit(GroupBegun(phase=key.phase, round=key.round, task=key.task))
         left, outcomes = len(group.keys), dict[EpisodeKey, Episode]()
 
         async def member(each: EpisodeKey) -> None:
@@ -279,10 +280,13 @@ class JobRun:
                 left -= 1
                 # Before the permit is free, so that no more groups are open than there are permits.
                 if not left and len(group.keys) > 1:
-                    why = "finished" if len(outcomes) == len(group.keys) else "stopped"
+                    done = len(outcomes) == len(group.keys)
+                    why = "finished" if done else "stopped"
                     closed = GroupClosed(phase=key.phase, round=key.round, task=key.task, at=time.time(), why=why)
                     with contextlib.suppress(StoreError):  # where nothing can be written, the run ends by that
                         store.write(closed)
+                    ended = GroupEnded(phase=key.phase, round=key.round, task=key.task, finished=done)
+                    self._engine.sink.emit(ended)
                 inside.leave()
 
         if len(group.keys) == 1:
@@ -322,11 +326,14 @@ class JobRun:
         if verdict.seal is not None:
             outcome = episode if verdict.seal is judged else verdict.seal  # as its own files have it
             engine.store.write(Sealed(episode=outcome, epoch=engine.store.epoch))
-            engine.tally.sealed(outcome)
             self._done += 1
+            failure = outcome.failure.failure_class if outcome.failure else None
+            score = outcome.score.value
+            engine.sink.emit(EpisodeSealed(key=outcome.key, attempt=outcome.attempt, score=score, failure=failure))
         else:
             engine.store.write(Failed(episode=judged, epoch=engine.store.epoch, retry_in_s=verdict.pause))
-            engine.tally.failed(episode, again=verdict.again)
+            if verdict.again:
+                engine.sink.emit(AttemptRetried.of(judged, verdict.pause))
         for tell in engine.on_judged:
             tell(episode, verdict.again)
         return outcome

@@ -6,21 +6,26 @@ Guarantees: from the first `enter` on, every second belongs to exactly one stage
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from deskroll.clocks import running_time
 from deskroll.errors import DeskrollError
-from deskroll.rollout.orders import Activity, Order
+from deskroll.events import EventSink, NullSink, StageEntered, WaitChanged
+from deskroll.rollout.orders import Order
 from deskroll.types import Stage
+
+_NOBODY = NullSink()
 
 
 class LiveAttempt:
-    """Made when an attempt is taken on; `enter` at each change of stage."""
+    """Made when an attempt is taken on; `enter` at each change of stage, which the sink is told."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order, sink: EventSink = _NOBODY) -> None:
         self.order = order
+        self._sink = sink
         self.started_at = time.time()
         self.stage = Stage.SETUP
         self.seconds: dict[str, float] = {Stage.PERMIT: order.waited_s}
@@ -42,9 +47,8 @@ class LiveAttempt:
         """Takes a picture of its desktop."""
         self.visit = 0
         """How many stages it has entered: a stop that is meant for one of them does not hit the next."""
-        self._since, self._entered_at = time.perf_counter(), running_time()
+        self._since = time.perf_counter()
         self._waits = 0
-        self._waits_since = 0.0
 
     def check_wanted(self) -> None:
         """Nothing, unless it was stopped before its task could run: then that is raised here."""
@@ -60,30 +64,38 @@ class LiveAttempt:
         """End the stage so far, and begin another."""
         now = time.perf_counter()
         self.seconds[self.stage] = self.seconds.get(self.stage, 0.0) + now - self._since
-        self.stage, self._since, self._entered_at = stage, now, running_time()
+        self.stage, self._since = stage, now
         self.visit += 1
-
-    @property
-    def in_stage_s(self) -> float:
-        """How long it has been in this stage, of the time in which this process ran."""
-        return running_time() - self._entered_at
+        order = self.order
+        self._sink.emit(
+            StageEntered(
+                key=order.key,
+                attempt=order.attempt,
+                stage=stage,
+                visit=self.visit,
+                worker=os.getpid(),
+                ran_s=running_time(),
+                desktop=self.desktop,
+                turn=self.turn,
+            )
+        )
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """What happens in this block is a wait for its turn: no silence of whoever is asked then."""
-        if not self._waits:
-            self._waits_since = running_time()
         self._waits += 1
+        if self._waits == 1:
+            self._tell_wait(waiting=True)
         try:
             yield
         finally:
-            self._entered_at += self._waited()
-            self._waits_since = running_time()
             self._waits -= 1
+            if not self._waits:
+                self._tell_wait(waiting=False)
 
-    def _waited(self) -> float:
-        """How long it has been waiting for its turn, of its time in this stage."""
-        return max(0.0, running_time() - max(self._waits_since, self._entered_at)) if self._waits else 0.0
+    def _tell_wait(self, *, waiting: bool) -> None:
+        order = self.order
+        self._sink.emit(WaitChanged(key=order.key, attempt=order.attempt, waiting=waiting, ran_s=running_time()))
 
     def shift(self, source: Stage, target: Stage, seconds: float) -> None:
         """Of the time of one stage, some belonged to another."""
@@ -112,17 +124,3 @@ class LiveAttempt:
         """It is over and is being written: from now on it is too late to stop it."""
         self._sealing = True
         self.enter(Stage.STORE)
-
-    def activity(self) -> Activity:
-        """What it does now."""
-        order, seconds = self.order, self.in_stage_s - self._waited()
-        return Activity(
-            key=order.key,
-            attempt=order.attempt,
-            stage=self.stage,
-            since=time.time() - seconds,
-            seconds=seconds,
-            visit=self.visit,
-            desktop=self.desktop,
-            turn=self.turn,
-        )

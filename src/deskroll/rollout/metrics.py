@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from deskroll.rollout.status import RunStatus
 
 
-class _Collected:
+class _Collector:
     def __init__(self, status: RunStatus) -> None:
         self._status = status
 
@@ -20,8 +20,8 @@ class _Collected:
         yield GaugeMetricFamily("deskroll_episodes_done", "Episodes with an outcome.", standing.done)
         yield GaugeMetricFamily("deskroll_episodes_scored", "Episodes with a score.", standing.scored)
         yield GaugeMetricFamily("deskroll_episodes_succeeded", "Episodes with full score.", standing.successes)
-        yield _labelled("deskroll_episodes_unscored", "Outcomes without a score.", "class", standing.unscored)
-        yield _labelled("deskroll_episodes_in_stage", "Episodes in flight, by stage.", "stage", status.stages)
+        yield _gauge("deskroll_episodes_unscored", "Outcomes without a score.", "class", standing.unscored)
+        yield _gauge("deskroll_episodes_in_stage", "Episodes in flight, by stage.", "stage", status.stages)
         yield GaugeMetricFamily("deskroll_rollouts_limit", "The most episodes in flight.", status.num_rollouts)
         yield GaugeMetricFamily("deskroll_attention", "Things that are stuck.", len(status.attention))
         retries = CounterMetricFamily("deskroll_attempts_retried", "Attempts that were made again.", labels=["class"])
@@ -47,25 +47,25 @@ class _Collected:
                 {each.url: float(each.failures) for each in status.endpoints},
             ),
         ):
-            yield _labelled(f"deskroll_endpoint_{name}", about, "url", values)
+            yield _gauge(f"deskroll_endpoint_{name}", about, "url", values)
         if status.pool is not None:
             states = {str(state): float(count) for state, count in status.pool.states.items()}
-            yield _labelled("deskroll_desktops", "Desktops by state.", "state", states)
+            yield _gauge("deskroll_desktops", "Desktops by state.", "state", states)
             yield GaugeMetricFamily(
                 "deskroll_desktops_waiting", "Requests for a desktop that wait.", status.pool.waiting
             )
         memory = {str(each.pid): each.rss_mb for each in status.workers}
-        yield _labelled("deskroll_worker_memory_mb", "Memory of each worker.", "pid", memory)
+        yield _gauge("deskroll_worker_memory_mb", "Memory of each worker.", "pid", memory)
 
 
 def exposition(status: RunStatus) -> bytes:
     """The text that Prometheus reads."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(status))
+    registry.register(_Collector(status))
     return generate_latest(registry)
 
 
-def _labelled(name: str, about: str, label: str, values: dict[str, int] | dict[str, float]) -> GaugeMetricFamily:
+def _gauge(name: str, about: str, label: str, values: dict[str, int] | dict[str, float]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, about, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)

@@ -23,6 +23,10 @@ class WorkerSetup(Record, frozen=True):
     """How long an attempt waits for a pool that serves nobody."""
     share: int = 1
     """Among how many processes the requests that a model's server may have open at a time are divided."""
+    notice_after: float = 15.0
+    """A model server that has answered nobody for so long is silent."""
+    events: bool = True
+    """Whether workers tell what happens."""
 
 
 class Order(Record, frozen=True):
@@ -64,6 +68,7 @@ class Activity(Record, frozen=True):
 class Vitals(Record, frozen=True):
     """What a worker says of itself, about once a second."""
 
-    activities: tuple[Activity, ...] = ()
+    ran_s: float = 0.0
+    """Its running time (`clocks.running_time`): what the stages of its episodes have taken counts by that."""
     running: int = 0
     endpoints: tuple[EndpointLoad, ...] = ()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from deskroll.desktops.base import DesktopSpec
+from deskroll.events import AttemptEnded, DesktopState, EventSink, LimitsChanged, RunClosed, RunOpened
 from deskroll.host.supervise import supervise
 from deskroll.rollout.backends import Backend, BackendContext, backend_kind
 from deskroll.rollout.config import Resources
@@ -26,20 +27,23 @@ from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.desktop_journal import DesktopJournal
 from deskroll.rollout.desktops import Desktops
 from deskroll.rollout.engine import Engine
+from deskroll.rollout.events import EventHub, RunState, open_hub
 from deskroll.rollout.folder import open_store
 from deskroll.rollout.job import Job
 from deskroll.rollout.job_run import JobRun, Prepare, prepare_nothing, start_job
 from deskroll.rollout.leftovers import leaving_nothing
 from deskroll.rollout.limits import Limits
-from deskroll.rollout.orders import WorkerSetup
+from deskroll.rollout.orders import Activity, WorkerSetup
 from deskroll.rollout.plan import failed_before
 from deskroll.rollout.pool_watch import PoolWatch
 from deskroll.rollout.preparing import check_tasks, desktops_wanted, prepare_envs
-from deskroll.rollout.status import RunStatus, WorkerStatus, activities_of, attention, endpoints_of, what_limits
+from deskroll.rollout.spec import Definition
+from deskroll.rollout.status import RunStatus, WorkerStatus, attention, endpoints_of, ran_by, what_limits
 from deskroll.rollout.stopping import RUN_STOPS
+from deskroll.rollout.traces import Traces
 from deskroll.rollout.watchdog import Watchdog
 from deskroll.store import RunStore
-from deskroll.types import Episode, EventSink, Task, guarded
+from deskroll.types import Task
 
 _MOST_SHOWN = 200
 
@@ -48,7 +52,15 @@ class Runtime:
     """Made by `Runtime.open`."""
 
     def __init__(
-        self, resources: Resources, engine: Engine, desktops: Desktops, questions: dict[str, str] | None = None
+        self,
+        resources: Resources,
+        engine: Engine,
+        desktops: Desktops,
+        hub: EventHub,
+        state: RunState,
+        *,
+        traces: Traces | None = None,
+        questions: dict[str, str] | None = None,
     ) -> None:
         self.resources = resources
         self.engine = engine
@@ -58,12 +70,17 @@ class Runtime:
         self.desktops = desktops
         """Where its desktops come from."""
         self._pool_watch = PoolWatch(desktops, engine.deaths, resources.pool_wait)
-        self._watchdog = Watchdog(engine.backend, resources.watchdog, sink=engine.sink)
+        self.hub = hub
+        self.state = state
+        """What it does now and how it stands, worked out of its events."""
+        self._watchdog = Watchdog(engine.backend, resources.watchdog, self._activities, sink=hub)
+        hub.on(AttemptEnded, self._watchdog.usual.learn)
+        self._traces = traces or Traces()
+        """What must not be told of any job."""
         self._started_at = time.time()
         self._group_size = 1
         self._questions = {} if questions is None else questions
         """What is asked in each task, by its id: for results.jsonl."""
-        engine.on_judged.append(self._learn)
 
     @classmethod
     @asynccontextmanager
@@ -79,27 +96,38 @@ class Runtime:
 
         `leases`: how many leases of desktops there will be in all, where that is known from the start.
         """
-        resources = resources or Resources()
-        journal = DesktopJournal(guarded(sink))
+        resources, traces, questions = resources or Resources(), Traces(), dict[str, str]()
         async with leaving_nothing(), AsyncExitStack() as stack:
-            questions: dict[str, str] = {}
             if not isinstance(store, RunStore):
                 store = await stack.enter_async_context(open_store(store, resources, questions))
-            journal.store = store
-            desktops = await stack.enter_async_context(Desktops(resources, journal))
+            hub = await stack.enter_async_context(open_hub(resources, store.storage, traces.hide, sink))
+            hub.on(DesktopState, DesktopJournal(store).hear)
+            state = RunState(hub)
+            hub.emit(RunOpened(run_id=store.info.run_id, epoch=store.epoch, pid=os.getpid()))
+            desktops = await stack.enter_async_context(Desktops(resources, hub))
             if leases:
                 await desktops.open(leases, all_told=True)
-            backend = await stack.enter_async_context(_open_backend(resources, store, desktops, journal))
+            backend = await stack.enter_async_context(_open_backend(resources, store, desktops, hub))
             limits = Limits(resources.num_rollouts, resources.max_concurrent_rollouts, resources.reserved)
-            engine = Engine(backend, store, limits, sink=journal, history=failed_before(store.index))
+            engine = Engine(backend, store, limits, sink=hub, history=failed_before(store.index))
             store.index.forget_text()
-            runtime = cls(resources, engine, desktops, questions)
+            runtime = cls(resources, engine, desktops, hub, state, traces=traces, questions=questions)
             stack.push_async_callback(engine.close)
-            steering = Steering(status=runtime.status, change=limits.change, stop=runtime.stop)
-            socket = await stack.enter_async_context(serve_control(steering, store.info.run_id, resources.metrics))
-            store.note(socket=socket)
+            await stack.enter_async_context(runtime._answering())
             await stack.enter_async_context(runtime.watched())
             yield runtime
+
+    @asynccontextmanager
+    async def _answering(self) -> AsyncIterator[None]:
+        """Answer on the control socket for the length of the block; whoever follows hears of the end."""
+        steering = Steering(status=self.status, change=self.change_limits, stop=self.stop, follow=self.hub.follow)
+        async with serve_control(steering, self.store.info.run_id, self.resources.metrics) as socket:
+            self.store.note(socket=socket)
+            try:
+                yield
+            finally:
+                self.hub.emit(RunClosed())
+                self.hub.end_following()
 
     @property
     def folder(self) -> str:
@@ -113,12 +141,23 @@ class Runtime:
     def run_prepared(self, job: Job, prepare: Prepare = prepare_nothing) -> JobRun:
         """Start a job whose tasks were checked and made ready, or are by `prepare`."""
         self._watchdog.expect(job.name, job.spec)
+        self._traces.add(Definition.of(job.spec))
         self._group_size = job.group_size
         return start_job(self.engine, job, prepare)
 
     def stop(self, now: bool = False) -> None:
         """Start nothing more, of any job, and give back what has not begun; `now`: end what runs, too."""
         self.engine.stop(now=now)
+
+    def change_limits(self, num_rollouts: int | None, max_concurrent_rollouts: int | None) -> None:
+        """Have so many episodes and groups in flight from now on."""
+        limits = self.engine.limits
+        limits.change(num_rollouts, max_concurrent_rollouts)
+        most = limits.episodes.most, limits.groups.most
+        self.hub.emit(LimitsChanged(num_rollouts=most[0], max_concurrent_rollouts=most[1]))
+
+    def _activities(self) -> list[Activity]:
+        return self.state.activities(ran_by(self.engine.backend.workers()))
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -135,9 +174,9 @@ class Runtime:
     def status(self) -> RunStatus:
         """What it does at this moment."""
         engine, workers = self.engine, self.engine.backend.workers()
-        running, limits = engine.running, engine.limits
-        activities, endpoints = activities_of(workers, running), endpoints_of(workers)
-        standing = engine.tally.standing()
+        limits, in_flight = engine.limits, self.state.in_flight
+        activities, endpoints = self.state.activities(ran_by(workers)), endpoints_of(workers)
+        standing = self.state.standing()
         stages = dict(Counter(str(each.stage) for each in activities))
         stuck = attention(activities, endpoints, workers, self.resources.watchdog.notice_after)
         pool, no_pool = self._pool_watch.status, self._pool_watch.attention()
@@ -152,7 +191,7 @@ class Runtime:
             used_up=self.used_up,
             standing=standing,
             jobs=tuple(job.status() for job in engine.jobs.values()),
-            in_flight=len(running),
+            in_flight=in_flight,
             waiting=limits.episodes.waiting,
             samples=self._group_size,
             num_rollouts=limits.episodes.most,
@@ -175,7 +214,7 @@ class Runtime:
             attention=(*no_pool, *stuck),
             limit=what_limits(
                 standing,
-                len(running),
+                in_flight,
                 limits.episodes.most,
                 stages,
                 endpoints,
@@ -193,10 +232,6 @@ class Runtime:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         self.engine.fail(next(each.result() for each in ends if each.done()))
 
-    def _learn(self, episode: Episode, again: bool) -> None:
-        """An attempt has ended: the watchdog learns from it."""
-        self._watchdog.usual.learn(episode)
-
     async def _prepare(self, job: Job, tasks: Sequence[Task]) -> None:
         """Check tasks, make ready what their environments share, and have desktops where they need some."""
         check_tasks(job.spec, tasks)
@@ -211,7 +246,14 @@ async def _open_backend(
     resources: Resources, store: RunStore, desktops: Desktops, sink: EventSink
 ) -> AsyncIterator[Backend]:
     """Where episodes run."""
-    setup = WorkerSetup(storage=store.storage.root, pool=desktops.at, plan=desktops.plan, pool_wait=desktops.wait)
+    setup = WorkerSetup(
+        storage=store.storage.root,
+        pool=desktops.at,
+        plan=desktops.plan,
+        pool_wait=desktops.wait,
+        notice_after=resources.watchdog.notice_after,
+        events=resources.events.enabled,
+    )
     keep = (store.lock_fd,) if store.lock_fd is not None else ()
     context = BackendContext(leases=desktops, keep=keep, sink=sink, workers=resources)
     kind = backend_kind(resources.backend)

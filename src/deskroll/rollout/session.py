@@ -8,10 +8,12 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from deskroll.events import EventSink
 from deskroll.host.supervise import supervise
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.demand import Demand
 from deskroll.rollout.engine import Engine
+from deskroll.rollout.events import RunState
 from deskroll.rollout.folder import new_root, opened_store
 from deskroll.rollout.job import Job
 from deskroll.rollout.job_run import JobRun
@@ -24,7 +26,7 @@ from deskroll.rollout.status import RunStatus
 from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.store import CloseReason, RunStore
 from deskroll.tasks import tasks_folder
-from deskroll.types import Episode, EventSink, Task
+from deskroll.types import Episode, Task
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +79,11 @@ class Session:
         return self.runtime.engine
 
     @property
+    def state(self) -> RunState:
+        """What it does now and how it stands, worked out of its events."""
+        return self.runtime.state
+
+    @property
     def used_up(self) -> str:
         """Which of the run's own limits has stopped it, in words."""
         return self.runtime.used_up
@@ -127,7 +134,7 @@ class Session:
         """Start nothing more where the run has used up what it may, and something is left to start."""
         if unstarted and not self.used_up and not self.engine.stopping and (why := self.budget.used_up()):
             self.runtime.used_up = why
-            running = len(self.engine.running)
+            running = self.state.in_flight
             under_way = f"; {running} under way will finish" if running else ""
             _log.warning("%s: nothing more is started%s", why, under_way)
             self.stop()

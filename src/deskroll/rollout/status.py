@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -15,7 +15,7 @@ from deskroll.rollout.engine import JobStatus
 from deskroll.rollout.orders import Activity
 from deskroll.rollout.tally import Standing
 from deskroll.store.names import name_of
-from deskroll.types import EpisodeKey, Record, Stage
+from deskroll.types import Record, Stage
 
 _ANSWERING = (Stage.ACT, Stage.SETTLE)
 """Stages in which an episode waits for its desktop's answer."""
@@ -72,17 +72,9 @@ class RunStatus(Record, frozen=True, omit_defaults=False):
     """What limits now, in one line."""
 
 
-def activities_of(
-    workers: Sequence[WorkerVitals], running: Collection[tuple[EpisodeKey, int]] | None = None
-) -> list[Activity]:
-    """What all episodes do, those first that have been at it for longest.
-
-    Workers tell it about once a second; of what they told, only what is `running` still goes on.
-    """
-    found = [each for worker in workers for each in worker.vitals.activities]
-    if running is not None:
-        found = [each for each in found if (each.key, each.attempt) in running]
-    return sorted(found, key=lambda each: -each.seconds)
+def ran_by(workers: Sequence[WorkerVitals]) -> dict[int, float]:
+    """The running time that each worker said last, by its pid: what its episodes' stages have taken counts by that."""
+    return {worker.pid: worker.vitals.ran_s for worker in workers}
 
 
 def endpoints_of(workers: Sequence[WorkerVitals]) -> list[EndpointLoad]:
@@ -99,11 +91,11 @@ def endpoints_of(workers: Sequence[WorkerVitals]) -> list[EndpointLoad]:
                 oldest_s=each.oldest_s + age if each.in_flight else each.oldest_s,
                 since_answer_s=None if each.since_answer_s is None else each.since_answer_s + age,
             )
-            merged[each.url] = _merged(merged[each.url], now) if each.url in merged else now
+            merged[each.url] = _merge(merged[each.url], now) if each.url in merged else now
     return list(merged.values())
 
 
-def _merged(one: EndpointLoad, other: EndpointLoad) -> EndpointLoad:
+def _merge(one: EndpointLoad, other: EndpointLoad) -> EndpointLoad:
     answers = [each for each in (one.since_answer_s, other.since_answer_s) if each is not None]
     return msgspec.structs.replace(
         one,

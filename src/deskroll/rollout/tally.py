@@ -1,11 +1,14 @@
-"""Tally: how a run stands, counted as it goes: for progress, status and metrics."""
+"""Tally: how a run stands, counted from its events: for progress, status and metrics."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
+from deskroll.errors import FailureClass
+from deskroll.events import AttemptEnded, AttemptRetried, EpisodeSealed, JobStarted
 from deskroll.store.index import Outcome
-from deskroll.types import Episode, Record, is_success
+from deskroll.types import Record, is_success
 
 _NO_FAILURE = "none"
 
@@ -28,7 +31,7 @@ class Standing(Record, frozen=True, omit_defaults=False):
     tokens: int
     cost_usd: float
     unpriced: int
-    """Outcomes whose cost is not known."""
+    """Attempts whose cost is not known."""
     seconds: dict[str, float]
     """By stage, over all attempts of this start."""
 
@@ -49,34 +52,40 @@ class Tally:
         self._retried: Counter[str] = Counter()
         self._seconds: dict[str, float] = {}
 
-    def planned(self, episodes: int) -> None:
-        """So many episodes are to be there in the end."""
-        self._planned += episodes
+    def begin(self, event: JobStarted) -> None:
+        """So many more episodes are to be there in the end, and some are there already."""
+        self._planned += event.episodes
+        self._before += event.done
+        self._done += event.done
+        self._scored += event.scored
+        self._successes += event.successes
+        self._score += event.score_sum
+        self._unscored.update(event.unscored)
 
-    def sealed(self, episode: Episode) -> None:
+    def seal(self, event: EpisodeSealed) -> None:
         """One has its outcome."""
-        self._count(episode)
-        self._used(episode)
-
-    def sealed_before(self, outcome: Outcome) -> None:
-        """One had its outcome from an earlier start."""
-        self._before += 1
-        self._count(outcome)
-
-    def _count(self, episode: Outcome) -> None:
         self._done += 1
-        if episode.score.value is None:
-            self._unscored[episode.failure.failure_class if episode.failure else _NO_FAILURE] += 1
+        if event.score is None:
+            self._unscored[_class_of(event.failure)] += 1
         else:
             self._scored += 1
-            self._successes += is_success(episode.score.value)
-            self._score += episode.score.value
+            self._successes += is_success(event.score)
+            self._score += event.score
 
-    def failed(self, episode: Episode, *, again: bool) -> None:
-        """An attempt failed and is no outcome."""
-        if again and episode.failure is not None:
-            self._retried[episode.failure.failure_class] += 1
-        self._used(episode)
+    def retry(self, event: AttemptRetried) -> None:
+        """An attempt failed and is made again."""
+        if event.failure is not None:
+            self._retried[event.failure] += 1
+
+    def spend(self, event: AttemptEnded) -> None:
+        """An attempt is over, whatever came of it."""
+        self._tokens += event.tokens
+        if event.cost_usd is None:
+            self._unpriced += 1
+        else:
+            self._cost += event.cost_usd
+        for stage, seconds in event.seconds.items():
+            self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
 
     def standing(self) -> Standing:
         """The counts now."""
@@ -95,11 +104,25 @@ class Tally:
             seconds=dict(self._seconds),
         )
 
-    def _used(self, episode: Episode) -> None:
-        self._tokens += episode.usage.prompt_tokens + episode.usage.completion_tokens
-        if episode.usage.cost_usd is None:
-            self._unpriced += 1
+
+def begin_job(phase: str, round_: int, episodes: int, before: Iterable[Outcome]) -> JobStarted:
+    """The event of a job's beginning, given the outcomes that earlier starts have left of it."""
+    done = scored = successes = 0
+    score = 0.0
+    unscored: Counter[str] = Counter()
+    for each in before:
+        done += 1
+        if each.score.value is None:
+            unscored[_class_of(each.failure.failure_class if each.failure else None)] += 1
         else:
-            self._cost += episode.usage.cost_usd
-        for stage, seconds in episode.seconds.items():
-            self._seconds[stage] = self._seconds.get(stage, 0.0) + seconds
+            scored += 1
+            successes += is_success(each.score.value)
+            score += each.score.value
+    return JobStarted(
+        phase=phase, round=round_, episodes=episodes, done=done, scored=scored, successes=successes, score_sum=score,
+        unscored=dict(unscored),
+    )  # fmt: skip
+
+
+def _class_of(failure: FailureClass | None) -> str:
+    return _NO_FAILURE if failure is None else failure

@@ -27,11 +27,15 @@ _PLACE = re.compile(r'^ *File ".*", line \d+', re.MULTILINE)
 _log = logging.getLogger(__name__)
 
 
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _FOLDERS}
+
+
 class Traces:
     """One for each spec of a process that runs episodes."""
 
     def __init__(self, secrets: Iterable[str] = (), *, whole: bool = False) -> None:
-        self._secrets = frozenset(secrets)
+        self._secrets = frozenset(secrets) | secrets_of({"variables": _variables()})
         self._whole = whole
         """Whether they are shown on the terminal, and not only where they are."""
         self._told: set[str] = set()
@@ -39,10 +43,13 @@ class Traces:
     @classmethod
     def of_spec(cls, definition: Definition, *, whole: bool = False) -> Traces:
         """With the secrets of a spec: its keys, those among its options, and this process's variables."""
-        variables = {name: value for name, value in os.environ.items() if name not in _FOLDERS}
         parts = ("env_options", "agent_options", "model", "judge")
-        held = {name: definition.spec.get(name) or {} for name in parts} | {"variables": variables}
+        held = {name: definition.spec.get(name) or {} for name in parts} | {"variables": _variables()}
         return cls(secrets_of(held, definition.keys.model, definition.keys.judge), whole=whole)
+
+    def add(self, definition: Definition) -> None:
+        """Hide the secrets of this spec, too."""
+        self._secrets |= self.of_spec(definition)._secrets
 
     def hide(self, text: str) -> str:
         """A text without secrets."""

@@ -13,16 +13,16 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from deskroll.errors import DeskrollError, DesktopStalled, EvaluatorError, ModelError, SetupError
+from deskroll.events import AttemptEnded, EpisodeStalled, EventSink, guarded
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.config import WatchdogSettings
 from deskroll.rollout.orders import Activity
 from deskroll.rollout.spec import EpisodeSpec
-from deskroll.rollout.status import activities_of
 from deskroll.store.names import name_of
-from deskroll.types import Episode, EpisodeKey, Event, EventSink, Stage, guarded
+from deskroll.types import EpisodeKey, Stage
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 2.0
@@ -46,10 +46,10 @@ class Usual:
     def __init__(self) -> None:
         self._seen: dict[str, deque[float]] = {}
 
-    def learn(self, episode: Episode) -> None:
-        """Take an episode's stages into account, those of its turns by the turn."""
-        for stage, seconds in episode.seconds.items():
-            turns = max(episode.steps, 1) if stage in (Stage.MODEL, Stage.ACT, Stage.SETTLE) else 1
+    def learn(self, event: AttemptEnded) -> None:
+        """Take an attempt's stages into account, those of its turns by the turn."""
+        for stage, seconds in event.seconds.items():
+            turns = max(event.steps, 1) if stage in (Stage.MODEL, Stage.ACT, Stage.SETTLE) else 1
             self._seen.setdefault(stage, deque(maxlen=300)).append(seconds / turns)
 
     def time_of(self, stage: Stage) -> float:
@@ -61,8 +61,16 @@ class Usual:
 class Watchdog:
     """Runs beside a runtime: `await watch()`."""
 
-    def __init__(self, backend: Backend, settings: WatchdogSettings, *, sink: EventSink | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        settings: WatchdogSettings,
+        activities: Callable[[], Sequence[Activity]],
+        *,
+        sink: EventSink | None = None,
+    ) -> None:
         self.usual = Usual()
+        self._activities = activities
         self._backend = backend
         self._settings = settings
         self._sink = guarded(sink)
@@ -90,7 +98,7 @@ class Watchdog:
     def look(self) -> None:
         """Look once."""
         live = set()
-        for each in activities_of(self._backend.workers()):
+        for each in self._activities():
             live.add(_mark(each))
             if each.seconds > self._caps.get(each.key.phase, {}).get(each.stage, math.inf):
                 self._stop(each)
@@ -109,7 +117,9 @@ class Watchdog:
         why = f"{each.stage} has taken {each.seconds:.0f} s" + (f"; usual: {usual:.1f} s" if usual else "")
         on = f" on desktop {each.desktop}" if each.desktop else ""
         _log.warning("%s%s is stalled: %s", name_of(each.key, each.attempt), on, why)
-        self._sink.emit(Event(kind="episode.stalled", subject=name_of(each.key, each.attempt), data={"reason": why}))
+        self._sink.emit(
+            EpisodeStalled(key=each.key, attempt=each.attempt, stage=each.stage, desktop=each.desktop, reason=why)
+        )
         self._backend.dump(each.key, each.attempt, why)
 
     def _stop(self, each: Activity) -> None:

@@ -6,6 +6,7 @@
       journal.jsonl.damaged-<n>  a damaged journal as a resume found it, before it put it right
       results.jsonl            one line an outcome, for people and other tools
       summary.json             scores, time and cost
+      events.jsonl             what happened, the newest of it; events.jsonl.1: before that
       .lock                    who runs it (on a local path)
       journal.d/               on an object store: the journal while the run goes on
         epoch-<n>              who took the run over for the n-th time
@@ -41,6 +42,8 @@ JOURNAL = "journal.jsonl"
 JOURNAL_PARTS = "journal.d"
 RESULTS = "results.jsonl"
 SUMMARY = "summary.json"
+EVENTS = "events.jsonl"
+OLDER_EVENTS = "events.jsonl.1"
 LOCK = ".lock"
 EPISODES = "episodes"
 

@@ -68,7 +68,7 @@ def order(number: int, *, answer: str | None = "42", isolated: bool = False) -> 
 
 async def until_running(backend: Backend, count: int) -> None:
     """Wait until so many attempts act."""
-    while sum(len(each.vitals.activities) for each in backend.workers()) < count:
+    while sum(each.vitals.running for each in backend.workers()) < count:
         await asyncio.sleep(0.02)
 
 

@@ -13,7 +13,7 @@ from deskroll.desktops.pool import Pool, PoolConfig
 from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.providers.sim.world import SimWorld
-from deskroll.types import Event
+from deskroll.events import Event, kind_of
 from tests.waiting import eventually
 
 Open = Callable[..., Any]
@@ -29,7 +29,7 @@ class Events:
         self.all.append(event)
 
     def of(self, kind: str) -> list[Event]:
-        return [event for event in self.all if event.kind == kind]
+        return [event for event in self.all if kind_of(event) == kind]
 
 
 class SimPool(Pool):

@@ -188,8 +188,8 @@ async def test_a_provider_that_keeps_failing_is_backed_off_and_reported(open_poo
     with pytest.raises(NoDesktop, match=r"4 boots in a row failed, the last one with: .*boot"):
         await pool.acquire()
     failures = pool.events.of("desktop.boot_failed")
-    assert failures[-1].data["in_a_row"] == 4
-    assert failures[-1].data["pause_s"] > failures[-2].data["pause_s"] >= 0
+    assert failures[-1].in_a_row == 4
+    assert failures[-1].pause_s > failures[-2].pause_s >= 0
     assert pool.world.boots <= 4 * 3 + 2, "single attempts from the third failure on"
     status = await pool.status()
     assert status.boot_failures >= 4
@@ -215,7 +215,7 @@ async def test_a_desktop_that_cannot_be_reset_is_replaced(open_pool: Open) -> No
         async with pool.lease() as lease:
             seen.append(lease.address.id)
     assert len(set(seen)) == 3
-    assert pool.events.of("desktop.broken")[0].data["during"] == "recycling"
+    assert pool.events.of("desktop.broken")[0].during == "recycling"
 
 
 async def test_a_reset_that_hangs_is_given_up(open_pool: Open) -> None:

@@ -130,7 +130,7 @@ async def test_a_killed_holder_loses_its_desktops_at_once(service: tuple[SimPool
         process.send_signal(signal.SIGKILL)
         async with client.lease() as first, client.lease() as second:  # only the dead one's can be handed out
             assert {first.address.id, second.address.id} == set(held)
-    assert [event.data["reason"] for event in pool.events.of("lease.lost")] == ["its holder holder is gone"] * 2
+    assert [event.reason for event in pool.events.of("lease.lost")] == ["its holder holder is gone"] * 2
 
 
 async def test_a_child_with_its_sockets_does_not_keep_a_dead_holder_alive(service: tuple[SimPool, str]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from deskroll.desktops.base import Address, DesktopSpec
 from deskroll.desktops.pool.queue import Request
 from deskroll.errors import DeskrollError
+from deskroll.events import Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,7 @@ class Revoke:
 class Report:
     """Something that people or programs may want to know of."""
 
-    kind: str
-    subject: str
-    data: dict[str, Any]
+    event: Event
 
 
 Effect = Boot | Check | Revert | Stop | Grant | Refuse | Revoke | Report

@@ -40,8 +40,17 @@ from deskroll.errors import (
     NoDesktop,
     ResetError,
 )
+from deskroll.events import (
+    DesktopState,
+    EventSink,
+    LeaseGranted,
+    LeaseRefused,
+    LeaseReleased,
+    LeaseTaken,
+    guarded,
+)
 from deskroll.host.supervise import Supervisor
-from deskroll.types import Event, EventSink, checked, guarded
+from deskroll.types import checked
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -179,7 +188,7 @@ class Pool:
         if lease is not None:
             lease.lose("it was given back")
             self._apply(self._roster.release(lease_id, self._now(), settled=settled, suspect=suspect))
-            self._report("lease.released", lease_id, {"desktop": lease.address.id})
+            self._sink.emit(LeaseReleased(lease=lease_id, desktop=lease.address.id))
 
     def revoke(self, lease_id: str, reason: str) -> None:
         """Take a desktop from its holder, whatever it does with it at the moment."""
@@ -249,23 +258,19 @@ class Pool:
                     waiter = self._waiters[request.id]
                     if not waiter.done():
                         waiter.set_result(lease)
-                    data = {
-                        "desktop": address.id,
-                        "client": request.client,
-                        "waited_s": self._now() - request.arrived_at,
-                    }
-                    self._report("lease.granted", request.id, data)
+                    waited, client = self._now() - request.arrived_at, request.client
+                    self._sink.emit(LeaseGranted(lease=request.id, desktop=address.id, client=client, waited_s=waited))
                 case Refuse(request_id, error):
                     waiter = self._waiters[request_id]
                     if not waiter.done():
                         waiter.set_exception(error)
-                    self._report("lease.refused", request_id, {"reason": str(error)})
+                    self._sink.emit(LeaseRefused(lease=request_id, reason=str(error)))
                 case Revoke(lease_id, desktop_id, client, reason):
                     if (lost := self._leases.pop(lease_id, None)) is not None:
                         lost.lose(reason)
-                    self._report("lease.lost", lease_id, {"desktop": desktop_id, "client": client, "reason": reason})
-                case Report(kind, subject, data):
-                    self._report(kind, subject, data)
+                    self._sink.emit(LeaseTaken(lease=lease_id, desktop=desktop_id, client=client, reason=reason))
+                case Report(event):
+                    self._sink.emit(event)
                 case work if self._open and not self._closing.is_set():
                     self._work.start(f"the pool's {type(work).__name__.lower()} of {work.id}", self._perform(work))
         self._set_timer()
@@ -370,13 +375,9 @@ class Pool:
 
     def _tell_state(self, slot: Slot, state: str) -> None:
         request = slot.request if state == State.LEASED else None
-        data: dict[str, object] = {"state": str(state)}
-        if request is not None:
-            data |= {"lease": request.id, "client": request.client, "group": request.group}
-        self._report("desktop.state", slot.id, data)
-
-    def _report(self, kind: str, subject: str, data: dict[str, object]) -> None:
-        self._sink.emit(Event(kind=kind, subject=subject, data=data))
+        holder = (request.id, request.client, request.group) if request is not None else ("", "", "")
+        lease, client, group = holder
+        self._sink.emit(DesktopState(desktop=slot.id, state=str(state), lease=lease, client=client, group=group))
 
     @staticmethod
     def _now() -> float:

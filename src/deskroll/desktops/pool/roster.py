@@ -25,6 +25,7 @@ from deskroll.desktops.pool.meter import Load, Meter
 from deskroll.desktops.pool.queue import Queue, Request
 from deskroll.desktops.pool.slot import Slot, State
 from deskroll.errors import DeskrollError, DesktopLost, InputError, MissingDependency, NoDesktop, PoolGone
+from deskroll.events import DesktopBroken, DesktopNotBooted, DesktopUnstoppable
 from deskroll.host.backoff import Backoff
 
 STEADY_S = 5.0
@@ -228,8 +229,10 @@ class Roster:
         slot.retry_at = now + self._backoff.pause(slot.stop_failures)
         self._retries[slot.id] = slot
         self.last_error = str(error)
-        data = {"reason": str(error), "failures": slot.stop_failures, "pause_s": slot.retry_at - now}
-        self._do(Report("desktop.unstoppable", slot.id, data))
+        pause = slot.retry_at - now
+        failures = slot.stop_failures
+        event = DesktopUnstoppable(desktop=slot.id, reason=str(error), failures=failures, pause_s=pause)
+        self._do(Report(event))
         if all(each.stop_failures >= self._config.give_up_after for each in self.fleet.slots.values()):
             why = f"cannot be served: none of the {len(self.fleet)} desktops can be stopped, the last one with: {error}"
             for request in self.queue.all():
@@ -422,7 +425,7 @@ class Roster:
         if slot.untried or (slot.generation == 1 and not slot.leases):
             self._boot_failure(slot, DesktopLost(reason))  # it came up, but nobody could ever use it
         self.last_error = reason
-        self._do(Report("desktop.broken", slot.id, {"reason": reason, "during": str(slot.state)}))
+        self._do(Report(DesktopBroken(desktop=slot.id, reason=reason, during=str(slot.state))))
         self._stop(slot, reason)
 
     def _stop(self, slot: Slot, reason: str) -> None:
@@ -439,8 +442,9 @@ class Roster:
         backoff = self._backoffs.setdefault(slot.spec, BootFailures(self._backoff))
         backoff.failed(slot.created_at, self._now, error, final=isinstance(error, _FINAL))
         self.last_error = str(error)
-        data = {"reason": str(error), "in_a_row": backoff.failures, "pause_s": backoff.until - self._now}
-        self._do(Report("desktop.boot_failed", slot.id, data))
+        pause = backoff.until - self._now
+        event = DesktopNotBooted(desktop=slot.id, reason=str(error), in_a_row=backoff.failures, pause_s=pause)
+        self._do(Report(event))
         if backoff.final is None and (backoff.failures < config.give_up_after or self._any_working(slot.spec)):
             return
         why = f"cannot be served: {backoff.failures} boots in a row failed, the last one with: {error}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from deskroll.desktops.providers.base import Provider
+from deskroll.events import EventSink
 from deskroll.plugins import load_plugin
-from deskroll.types import EventSink
 
 
 def make_provider(name: str, options: Mapping[str, str] | None = None, sink: EventSink | None = None) -> Provider:

@@ -22,10 +22,18 @@ from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.notes import RENEW_S, RENEWAL, Note, renewed
 from deskroll.desktops.providers.note_store import HostNotes, NoteStore
 from deskroll.errors import BootError, DeathCause, DeskrollError, DesktopError, InputError, ResetError
+from deskroll.events import (
+    DesktopBooted,
+    DesktopDied,
+    DesktopReaped,
+    DesktopReset,
+    DesktopStopped,
+    EventSink,
+    guarded,
+)
 from deskroll.host.owner import Owner
 from deskroll.host.supervise import Supervisor
 from deskroll.plugins import Plugin
-from deskroll.types import Event, EventSink, guarded
 
 _log = logging.getLogger(__name__)
 
@@ -160,7 +168,8 @@ class Provider(Plugin):
             if isinstance(error, OSError):
                 raise BootError(f"desktop {desktop_id} did not boot: {error}") from error
             raise
-        self.report("desktop.booted", desktop_id, began, self.boot_seconds(desktop_id))
+        parts = dict(self.boot_seconds(desktop_id))
+        self._sink.emit(DesktopBooted(desktop=desktop_id, seconds=time.monotonic() - began, parts=parts))
         return address
 
     async def revert(self, desktop_id: str, spec: DesktopSpec) -> Address:
@@ -208,8 +217,7 @@ class Provider(Plugin):
             self._own[ours.id] = ours
         await self.stop(note.id)
         if ours is not None and not was_ours:
-            data = {"owner_pid": note.owner.pid}
-            self._sink.emit(Event(kind="desktop.reaped", subject=note.id, data=data))
+            self._sink.emit(DesktopReaped(desktop=note.id, owner_pid=note.owner.pid))
 
     # --- what kinds call ---------------------------------------------------------------------------------------------
 
@@ -223,16 +231,9 @@ class Provider(Plugin):
         if desktop_id not in self._own or desktop_id in self._ending or desktop_id in self._lost:
             return
         self._lost.add(desktop_id)
-        self._sink.emit(Event(kind="desktop.lost", subject=desktop_id, data={"reason": reason, "cause": cause}))
+        self._sink.emit(DesktopDied(desktop=desktop_id, reason=reason, cause=cause))
         for tell in self._tell_lost:
             tell(desktop_id, reason, cause)
-
-    def report(
-        self, kind: str, desktop_id: str, began: float | None = None, seconds: Mapping[str, float] | None = None
-    ) -> None:
-        """Tell what happened to a desktop, and how long it took."""
-        data = {} if began is None else {"seconds": {**(seconds or {}), "total": time.monotonic() - began}}
-        self._sink.emit(Event(kind=kind, subject=desktop_id, data=data))
 
     def require_open(self) -> None:
         """Raise `BootError` where nothing more may be started."""
@@ -259,7 +260,7 @@ class Provider(Plugin):
         began = time.monotonic()
         address = await self.revert_machine(note, spec)
         self._lost.discard(note.id)
-        self.report("desktop.reset", note.id, began)
+        self._sink.emit(DesktopReset(desktop=note.id, seconds=time.monotonic() - began))
         return address
 
     async def _end(self, note: Any) -> None:
@@ -272,7 +273,7 @@ class Provider(Plugin):
             self._ending.pop(note.id, None)
         self._own.pop(note.id, None)
         self._lost.discard(note.id)
-        self.report("desktop.stopped", note.id)
+        self._sink.emit(DesktopStopped(desktop=note.id))
 
     async def _keep_renewing(self) -> None:
         while True:

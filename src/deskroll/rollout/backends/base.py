@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from deskroll.errors import DeskrollError
+from deskroll.events import EventSink
 from deskroll.plugins import Plugin, load_plugin
 from deskroll.rollout.config import WorkerSettings
 from deskroll.rollout.context import Leases
 from deskroll.rollout.orders import AttemptName, Order, Vitals, WorkerSetup
 from deskroll.rollout.spec import Definition
-from deskroll.types import Episode, EpisodeKey, EventSink, Record
+from deskroll.types import Episode, EpisodeKey, Record
 
 
 class WorkerVitals(Record, frozen=True):

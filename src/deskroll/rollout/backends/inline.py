@@ -9,13 +9,14 @@ from contextlib import AsyncExitStack
 from typing import Any, ClassVar, Self
 
 from deskroll.errors import DeskrollError, WorkerLost
+from deskroll.events import EventSink
 from deskroll.rollout.backends.base import Backend, BackendContext, WorkerVitals
 from deskroll.rollout.backends.runner import AttemptRunner
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.context import Leases, ProcessContext
 from deskroll.rollout.orders import AttemptName, Order, WorkerSetup
 from deskroll.rollout.spec import Definition
-from deskroll.types import Episode, EpisodeKey, EventSink
+from deskroll.types import Episode, EpisodeKey
 
 
 class InlineBackend(Backend):
@@ -38,7 +39,8 @@ class InlineBackend(Backend):
         return cls(setup, leases=context.leases, sink=context.sink)
 
     async def __aenter__(self) -> Self:
-        context = ProcessContext.open(self._setup, leases=self._leases, sink=self._sink, show_traces=True)
+        sink = self._sink if self._setup.events else None
+        context = ProcessContext.open(self._setup, leases=self._leases, sink=sink, show_traces=True)
         self._context = await self._stack.enter_async_context(context)
         self._runner = AttemptRunner(self._context)
         return self

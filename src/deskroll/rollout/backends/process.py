@@ -20,18 +20,19 @@ from typing import Any, Self
 import msgspec
 
 from deskroll.errors import BackendLost, BackgroundLost, DeskrollError, WorkerLost, plain
+from deskroll.events import Event, EventSink, WorkerDied, WorkerLogged, WorkerStarted, guarded
 from deskroll.host.supervise import Supervisor
 from deskroll.host.zygote import READY_S
 from deskroll.report.words import counted
 from deskroll.rollout.backends.base import Backend, BackendContext, WorkerVitals
-from deskroll.rollout.backends.wire import LOG_EVENT, Setup
+from deskroll.rollout.backends.wire import Setup
 from deskroll.rollout.backends.worker_handle import WorkerHandle
 from deskroll.rollout.backends.zygote import WorkerZygote
 from deskroll.rollout.config import WorkerSettings
 from deskroll.rollout.orders import AttemptName, Order, WorkerSetup
 from deskroll.rollout.spec import Definition
 from deskroll.rollout.stopping import RUN_STOPS
-from deskroll.types import Episode, EpisodeKey, Event, EventSink, guarded
+from deskroll.types import Episode, EpisodeKey
 
 _log = logging.getLogger(__name__)
 _HUNG_AT = re.compile(r'Current thread 0x.*\n +(File ".*", line \d+ in \S+)')
@@ -176,6 +177,7 @@ class ProcessBackend(Backend):
     async def _start_worker(self, *, isolated: bool = False) -> WorkerHandle:
         handle = await WorkerHandle.start(self._zygote, self._setup, isolated=isolated)
         self._handles.append(handle)
+        self._sink.emit(WorkerStarted(worker=handle.pid, isolated=isolated))
         self._background.start(f"what listens to worker {handle.pid}", self._attend(handle))
         return handle
 
@@ -197,7 +199,7 @@ class ProcessBackend(Backend):
             await self._give_up(handle.broken)
             return
         _log.warning("%s; %s to be run again", handle.gone, counted(handle.lost, "episode"))
-        self._sink.emit(Event(kind="worker.lost", subject=str(handle.pid), data={"reason": handle.gone}))
+        self._sink.emit(WorkerDied(worker=handle.pid, reason=handle.gone, attempts=handle.lost))
         # One that dies as soon as it is started must not be started as fast as that.
         await asyncio.sleep(max(0.0, _LOOK_S - (time.monotonic() - started)))
         await self._replace()
@@ -222,11 +224,11 @@ class ProcessBackend(Backend):
                 await asyncio.sleep(_LOOK_S)
         return await self._start_worker(isolated=isolated)
 
-    def _hear(self, event: Event) -> None:
-        """What a worker tells: log lines go to the log, everything else to whoever listens."""
-        if event.kind == LOG_EVENT:
-            logging.getLogger(event.subject).log(event.data["level"], "%s", plain(event.data["message"], 2000))
-        else:
+    def _hear(self, events: list[Event]) -> None:
+        """What a worker tells; log lines go to the log, too."""
+        for event in events:
+            if isinstance(event, WorkerLogged):
+                logging.getLogger(event.logger).log(event.level, "%s", plain(event.reason, 2000))
             self._sink.emit(event)
 
     async def _give_up(self, error: DeskrollError) -> None:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Collection
 
+from deskroll.clocks import running_time
 from deskroll.errors import DeskrollError, plain
 from deskroll.rollout.context import ProcessContext
 from deskroll.rollout.episode import run_episode
@@ -15,8 +16,6 @@ from deskroll.rollout.orders import AttemptName, Order, Vitals
 from deskroll.rollout.stack import stack_of
 from deskroll.types import Episode, EpisodeKey
 
-_MOST_TOLD = 1000
-"""Attempts of which a worker tells what they do: those that have been at it for longest."""
 _LOOK_S = 10.0
 _log = logging.getLogger(__name__)
 
@@ -30,7 +29,7 @@ class AttemptRunner:
 
     def take(self, order: Order) -> LiveAttempt:
         """Take an attempt on: from now on it can be stopped."""
-        live = self._lives[order.key, order.attempt] = LiveAttempt(order)
+        live = self._lives[order.key, order.attempt] = LiveAttempt(order, self._context.sink)
         return live
 
     async def run(self, live: LiveAttempt) -> Episode | None:
@@ -70,10 +69,5 @@ class AttemptRunner:
             _log.warning("%s: not all of its state could be written down: %s", live.order.name, plain(str(error)))
 
     def vitals(self) -> Vitals:
-        """What all of them do."""
-        activities = sorted((live.activity() for live in self._lives.values()), key=lambda each: -each.seconds)
-        return Vitals(
-            activities=tuple(activities[:_MOST_TOLD]),
-            running=len(self._lives),
-            endpoints=self._context.endpoints(),
-        )
+        """How this process does."""
+        return Vitals(ran_s=running_time(), running=len(self._lives), endpoints=self._context.endpoints())

@@ -11,13 +11,12 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from deskroll.events import Event
 from deskroll.rollout.orders import AttemptName, Order, Vitals, WorkerSetup
 from deskroll.rollout.spec import Definition
-from deskroll.types import Episode, EpisodeKey, Event, Failure, Record
+from deskroll.types import Episode, EpisodeKey, Failure, Record
 
 LARGEST = 256 * 1024**2
-LOG_EVENT = "log"
-"""The kind of event that is a line of a worker's log."""
 
 
 class Setup(Record, frozen=True, tag="setup"):
@@ -84,6 +83,8 @@ class Ended(Record, frozen=True, tag="ended"):
     """An attempt is over, and its files are durable."""
 
     episode: Episode
+    events: list[Event] = msgspec.field(default_factory=list)
+    """What happened in the worker until then, and was not told yet."""
 
 
 class GivenBack(Record, frozen=True, tag="given_back"):
@@ -115,14 +116,19 @@ class Broken(Record, frozen=True, tag="broken"):
 
 
 class Beat(Record, frozen=True, tag="beat"):
-    """A worker lives, and this is what it does."""
+    """A worker lives, and this is how it does."""
 
     vitals: Vitals
-    events: tuple[Event, ...] = ()
+
+
+class Happened(Record, frozen=True, tag="happened"):
+    """What happened in a worker, in order."""
+
+    events: list[Event]
 
 
 Downward = Setup | Define | Run | Stop | GiveBack | Dump | Finish
-Upward = Ready | Defined | Ended | GivenBack | Kept | Unwritten | Broken | Beat
+Upward = Ready | Defined | Ended | GivenBack | Kept | Unwritten | Broken | Beat | Happened
 
 _encoder = msgspec.msgpack.Encoder()
 _downward: msgspec.msgpack.Decoder[Downward] = msgspec.msgpack.Decoder(Downward)

@@ -18,9 +18,9 @@ from collections.abc import Coroutine
 import uvloop
 
 from deskroll.errors import ConfigError, DeskrollError, StoreError
+from deskroll.events import WorkerLogged
 from deskroll.rollout.backends.runner import AttemptRunner
 from deskroll.rollout.backends.wire import (
-    LOG_EVENT,
     Beat,
     Broken,
     Channel,
@@ -32,6 +32,7 @@ from deskroll.rollout.backends.wire import (
     Finish,
     GiveBack,
     GivenBack,
+    Happened,
     Kept,
     Ready,
     Run,
@@ -40,11 +41,10 @@ from deskroll.rollout.backends.wire import (
     Unwritten,
 )
 from deskroll.rollout.context import ProcessContext
+from deskroll.rollout.events.batch import EventBatch
 from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.openfiles import raise_open_files
-from deskroll.rollout.orders import Vitals
 from deskroll.rollout.stopping import error_of
-from deskroll.types import Event
 
 BEAT_S = 1.0
 
@@ -62,41 +62,27 @@ def work(_message: bytes, control: int) -> None:
     uvloop.run(_Worker().serve(socket.socket(fileno=control)))
 
 
-class _Events:
-    """Keeps events until the next beat."""
-
-    def __init__(self) -> None:
-        self._events: list[Event] = []
-
-    def emit(self, event: Event) -> None:
-        self._events.append(event)
-
-    def taken(self) -> tuple[Event, ...]:
-        events, self._events = self._events, []
-        return tuple(events)
-
-
 class _Forward(logging.Handler):
     """Sends log lines to the coordinator: nobody reads what a worker prints."""
 
-    def __init__(self, events: _Events) -> None:
+    def __init__(self, events: EventBatch) -> None:
         super().__init__(logging.WARNING)
         self._events = events
 
     def emit(self, record: logging.LogRecord) -> None:
-        data = {"level": record.levelno, "message": record.getMessage()}
-        self._events.emit(Event(kind=LOG_EVENT, subject=record.name, data=data))
+        logged = WorkerLogged(worker=os.getpid(), logger=record.name, level=record.levelno, reason=record.getMessage())
+        self._events.emit(logged)
 
 
 class _Worker:
     def __init__(self) -> None:
-        self._events = _Events()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = False
 
     async def serve(self, control: socket.socket) -> None:
-        logging.getLogger("deskroll").addHandler(_Forward(self._events))
         channel = await Channel.over(control)
+        events = EventBatch(lambda happened: channel.send(Happened(events=happened)))
+        logging.getLogger("deskroll").addHandler(_Forward(events))
         channel.send(Ready(pid=os.getpid()))
         messages = channel.downward()
         first = await anext(messages, None)
@@ -104,14 +90,15 @@ class _Worker:
             return
         sys.path[:] = first.path
         try:
-            async with ProcessContext.open(first.setup, sink=self._events) as context:
+            sink = events if first.setup.events else None
+            async with ProcessContext.open(first.setup, sink=sink) as context:
                 runner = AttemptRunner(context)
                 beating = asyncio.create_task(self._beat(channel, runner))
                 try:
                     async for message in messages:
                         if isinstance(message, Finish):
                             break
-                        self._obey(message, channel, context, runner)
+                        self._obey(message, channel, context, runner, events)
                     else:
                         os._exit(0)  # the coordinator is gone: nothing that is under way counts any more
                 finally:
@@ -119,17 +106,19 @@ class _Worker:
                     beating.cancel()
         except DeskrollError as error:
             channel.send(Broken(message=str(error)))
-        channel.send(Beat(vitals=Vitals(), events=self._events.taken()))
+        events.flush()
         await channel.drained()
         await channel.close()
 
-    def _obey(self, message: Downward, channel: Channel, context: ProcessContext, runner: AttemptRunner) -> None:
+    def _obey(
+        self, message: Downward, channel: Channel, context: ProcessContext, runner: AttemptRunner, events: EventBatch
+    ) -> None:
         match message:
             case Define(definition=definition):
                 context.define(definition)
                 self._spawn(_open(definition.digest, channel, context))
             case Run(order=order):
-                self._spawn(self._run(runner.take(order), channel, runner))
+                self._spawn(self._run(runner.take(order), channel, runner, events))
             case Stop(key=key, attempt=attempt, failure=failure, visit=visit):
                 runner.stop(key, attempt, error_of(failure) if failure else None, visit)
             case GiveBack(attempts=attempts):
@@ -142,13 +131,14 @@ class _Worker:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, live: LiveAttempt, channel: Channel, runner: AttemptRunner) -> None:
+    async def _run(self, live: LiveAttempt, channel: Channel, runner: AttemptRunner, events: EventBatch) -> None:
         order = live.order
         try:
             episode = await runner.run(live)
             if episode is not None:
-                channel.send(Ended(episode=episode))
+                channel.send(Ended(episode=episode, events=events.take()))
             else:
+                events.flush()
                 channel.send(GivenBack(key=order.key, attempt=order.attempt))
         except StoreError as error:
             channel.send(Unwritten(key=order.key, attempt=order.attempt, message=str(error)))
@@ -164,7 +154,7 @@ class _Worker:
 
     async def _beat(self, channel: Channel, runner: AttemptRunner) -> None:
         while True:
-            channel.send(Beat(vitals=runner.vitals(), events=self._events.taken()))
+            channel.send(Beat(vitals=runner.vitals()))
             await asyncio.sleep(BEAT_S)
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from deskroll.clocks import running_time, time_limit
 from deskroll.errors import BackendLost, ConfigError, DeskrollError, StoreError, WorkerLost, plain
+from deskroll.events import Event
 from deskroll.host.supervise import lost_work
 from deskroll.rollout.backends.base import WorkerVitals
 from deskroll.rollout.backends.wire import (
@@ -27,6 +28,7 @@ from deskroll.rollout.backends.wire import (
     Finish,
     GiveBack,
     GivenBack,
+    Happened,
     Kept,
     Ready,
     Run,
@@ -39,7 +41,7 @@ from deskroll.rollout.backends.zygote import WorkerZygote
 from deskroll.rollout.orders import AttemptName, Order, Vitals
 from deskroll.rollout.spec import Definition
 from deskroll.rollout.stopping import RUN_STOPS
-from deskroll.types import Episode, EpisodeKey, Event, Failure
+from deskroll.types import Episode, EpisodeKey, Failure
 
 _END_S = 15.0
 """How long a worker may take to end by itself."""
@@ -157,7 +159,7 @@ class WorkerHandle:
         """Whether that attempt is one of its own."""
         return (key, attempt) in self._pending
 
-    async def listen(self, emit: Callable[[Event], None], zygote: WorkerZygote) -> None:
+    async def listen(self, emit: Callable[[list[Event]], None], zygote: WorkerZygote) -> None:
         """Hear what it says until it is gone; then whatever it had not ended is lost."""
         last_words = zygote.last_words
         try:
@@ -177,9 +179,10 @@ class WorkerHandle:
             self.lose(WorkerLost(f"worker {self.pid} was let go"))
             await self._channel.close()
 
-    def _hear(self, message: Upward, emit: Callable[[Event], None]) -> None:
+    def _hear(self, message: Upward, emit: Callable[[list[Event]], None]) -> None:
         match message:
-            case Ended(episode=episode):
+            case Ended(episode=episode, events=events):
+                emit(events)
                 self._resolve(episode.key, episode.attempt, episode)
             case GivenBack(key=key, attempt=attempt):
                 self._resolve(key, attempt, None)
@@ -187,11 +190,11 @@ class WorkerHandle:
                 self._tell_kept(attempts)
             case Unwritten(key=key, attempt=attempt, message=text):
                 self._resolve(key, attempt, StoreError(text))
-            case Beat(vitals=vitals, events=events):
+            case Happened(events=events):
+                emit(events)
+            case Beat(vitals=vitals):
                 self._importing.discard("")
                 self._vitals = vitals
-                for event in events:
-                    emit(event)
             case Broken(message=text, digest=""):
                 self.broken = ConfigError(text)
                 self.lose(self.broken)

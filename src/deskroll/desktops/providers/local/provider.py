@@ -24,11 +24,11 @@ from deskroll.desktops.providers.local.checks import require_modules
 from deskroll.desktops.providers.local.running import Running
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Request
 from deskroll.errors import BootError, DesktopLost, InputError, MissingDependency
+from deskroll.events import EventSink
 from deskroll.host.control_group import ControlGroup
 from deskroll.host.owner import process_start
 from deskroll.host.runtime_folder import runtime_root
 from deskroll.host.zygote import ZygoteHandle
-from deskroll.types import EventSink
 
 BOOT_S = 90.0
 """The longest wait for a desktop; the keeper gives up before."""

@@ -18,8 +18,8 @@ from deskroll.desktops.providers.sim.server import SimServer
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.desktops.providers.sim.world import SimWorld
 from deskroll.errors import BootError, DeathCause, DesktopLost, InputError, ResetError
+from deskroll.events import EventSink
 from deskroll.host.owner import Owner
-from deskroll.types import EventSink
 
 REVERTIBLE = ("snapshot", "proxy", "fixed_ip")
 

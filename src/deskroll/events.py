@@ -1,0 +1,455 @@
+"""Events: what happens in a run, each kind a frozen record of its own, tagged by `kind`.
+
+Every process reports through an `EventSink`; the run's hub (`rollout.events`) has all of them. What people are shown,
+what is exported and what is counted is worked out of these and of nothing else. Names in the fields mean the same
+everywhere: `key` and `attempt` an attempt, `desktop`, `lease`, `endpoint` (an address without credentials), `worker` (a
+pid), `phase` and `round` a job. `reason` is free text: the hub takes secrets out of it.
+
+Guarantees of `guarded`: whoever reports neither waits nor fails by it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Protocol
+
+import msgspec
+
+from deskroll.errors import DeathCause, FailureClass
+from deskroll.types import Episode, EpisodeKey, Record, Stage, StopReason
+
+_log = logging.getLogger(__name__)
+
+
+class Occurrence(Record, frozen=True, tag_field="kind", gc=False):
+    """What all events have."""
+
+    at: float = msgspec.field(default_factory=time.time)
+    """Seconds since the epoch, by the clock of whoever reports it."""
+
+
+class RunOpened(Occurrence, frozen=True, kw_only=True, tag="run.opened"):
+    """A coordinator took the run: for the first time, or again."""
+
+    run_id: str
+    epoch: int
+    pid: int
+
+
+class RunStopping(Occurrence, frozen=True, kw_only=True, tag="run.stopping"):
+    """Nothing more is started; `now`: what runs is ended, too."""
+
+    now: bool = False
+
+
+class RunClosed(Occurrence, frozen=True, kw_only=True, tag="run.closed"):
+    """The run is over; what it held is being let go."""
+
+
+class LimitsChanged(Occurrence, frozen=True, kw_only=True, tag="limits.changed"):
+    """So many episodes and groups may be in flight from now on."""
+
+    num_rollouts: int
+    max_concurrent_rollouts: int
+
+
+class JobStarted(Occurrence, frozen=True, kw_only=True, tag="job.started"):
+    """A job begins: so many episodes are to have an outcome; `done` of them have one from earlier starts."""
+
+    phase: str
+    round: int
+    episodes: int
+    done: int = 0
+    scored: int = 0
+    successes: int = 0
+    score_sum: float = 0.0
+    unscored: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class JobEnded(Occurrence, frozen=True, kw_only=True, tag="job.ended"):
+    """A job has come to its end, or was stopped."""
+
+    phase: str
+    round: int
+
+
+class GroupBegun(Occurrence, frozen=True, kw_only=True, tag="group.opened"):
+    """The samples of a task were begun; of a group of one, the events of its episode say all."""
+
+    phase: str
+    round: int
+    task: str
+
+
+class GroupEnded(Occurrence, frozen=True, kw_only=True, tag="group.closed"):
+    """The samples of a task are through, or given up."""
+
+    phase: str
+    round: int
+    task: str
+    finished: bool = False
+    """Whether each of them has its outcome."""
+
+
+class AttemptStarted(Occurrence, frozen=True, kw_only=True, tag="attempt.started"):
+    """An attempt was handed to the backend."""
+
+    key: EpisodeKey
+    attempt: int
+    waited_s: float = 0.0
+    """For its permits."""
+    isolated: bool = False
+
+
+class StageEntered(Occurrence, frozen=True, kw_only=True, tag="episode.stage"):
+    """An attempt ends the stage that it was in, and begins another."""
+
+    key: EpisodeKey
+    attempt: int
+    stage: Stage
+    visit: int
+    """Which of its stages this is, counted."""
+    worker: int
+    ran_s: float
+    """The running time of its process (`clocks.running_time`) at that moment."""
+    desktop: str = ""
+    turn: int = 0
+
+
+class WaitChanged(Occurrence, frozen=True, kw_only=True, tag="episode.waiting"):
+    """An attempt begins or ends to wait for its turn (a model slot, the next try): time in which nobody is silent."""
+
+    key: EpisodeKey
+    attempt: int
+    waiting: bool
+    ran_s: float
+
+
+class AttemptEnded(Occurrence, frozen=True, kw_only=True, tag="attempt.ended"):
+    """An attempt is over, and its record is there."""
+
+    key: EpisodeKey
+    attempt: int
+    stop: StopReason
+    score: float | None = None
+    failure: FailureClass | None = None
+    error: str = ""
+    """The name of the error class."""
+    reason: str = ""
+    steps: int = 0
+    desktop: str = ""
+    tokens: int = 0
+    cost_usd: float | None = None
+    seconds: dict[str, float] = msgspec.field(default_factory=dict)
+    """Duration by stage."""
+
+    @classmethod
+    def of(cls, episode: Episode) -> AttemptEnded:
+        """What an attempt's record says."""
+        failure = episode.failure
+        return cls(
+            key=episode.key,
+            attempt=episode.attempt,
+            stop=episode.stop,
+            score=episode.score.value,
+            failure=failure.failure_class if failure else None,
+            error=failure.kind if failure else "",
+            reason=failure.message if failure else "",
+            steps=episode.steps,
+            desktop=episode.desktop,
+            tokens=episode.usage.prompt_tokens + episode.usage.completion_tokens,
+            cost_usd=episode.usage.cost_usd,
+            seconds=episode.seconds,
+        )
+
+
+class AttemptDropped(Occurrence, frozen=True, kw_only=True, tag="attempt.dropped"):
+    """An attempt is over without a record: it was given back before it began, or the run ended under it."""
+
+    key: EpisodeKey
+    attempt: int
+
+
+class AttemptRetried(Occurrence, frozen=True, kw_only=True, tag="attempt.retried"):
+    """An attempt failed, and another one follows after a pause."""
+
+    key: EpisodeKey
+    attempt: int
+    """The one that failed."""
+    failure: FailureClass | None = None
+    reason: str = ""
+    pause_s: float = 0.0
+
+    @classmethod
+    def of(cls, episode: Episode, pause_s: float) -> AttemptRetried:
+        """What the record of the one that failed says."""
+        failure = episode.failure.failure_class if episode.failure else None
+        return cls(
+            key=episode.key, attempt=episode.attempt, failure=failure, reason=episode.score.reason, pause_s=pause_s
+        )
+
+
+class EpisodeSealed(Occurrence, frozen=True, kw_only=True, tag="episode.sealed"):
+    """An episode has its outcome."""
+
+    key: EpisodeKey
+    attempt: int
+    score: float | None = None
+    failure: FailureClass | None = None
+
+
+class EpisodeStalled(Occurrence, frozen=True, kw_only=True, tag="episode.stalled"):
+    """A stage has taken far longer than usual; its stack and screen are in the attempt's folder."""
+
+    key: EpisodeKey
+    attempt: int
+    stage: Stage
+    reason: str
+    desktop: str = ""
+
+
+class EpisodeUnclosed(Occurrence, frozen=True, kw_only=True, tag="episode.unclosed"):
+    """An attempt's environment could not be closed, which changes nothing of its result."""
+
+    key: EpisodeKey
+    attempt: int
+    reason: str
+
+
+class ModelAnswered(Occurrence, frozen=True, kw_only=True, tag="model.answered"):
+    """A model gave a usable answer."""
+
+    endpoint: str
+    model: str
+    seconds: float
+    """From the first request on, pauses included."""
+    session: str = ""
+    """The episode that asked: phase/round/task/sample; empty: nobody in particular."""
+    tries: int = 1
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class ModelRetried(Occurrence, frozen=True, kw_only=True, tag="model.retried"):
+    """A request brought no usable answer, and is made again after a pause."""
+
+    endpoint: str
+    model: str
+    reason: str
+    tries: int
+    pause_s: float
+    session: str = ""
+
+
+class ModelFailed(Occurrence, frozen=True, kw_only=True, tag="model.failed"):
+    """A model gave no usable answer, and is not asked again."""
+
+    endpoint: str
+    model: str
+    reason: str
+    tries: int
+    session: str = ""
+
+
+class EndpointSilent(Occurrence, frozen=True, kw_only=True, tag="endpoint.silent"):
+    """A model server has answered nobody of this worker for `watchdog.notice_after` seconds, while somebody waited."""
+
+    endpoint: str
+    worker: int
+    silent_s: float
+    requests: int
+    """That wait."""
+
+
+class EndpointAnswering(Occurrence, frozen=True, kw_only=True, tag="endpoint.answering"):
+    """A model server that was silent answers this worker again."""
+
+    endpoint: str
+    worker: int
+    silent_s: float
+
+
+class DesktopState(Occurrence, frozen=True, kw_only=True, tag="desktop.state"):
+    """A desktop entered another state: booting, checking, ready, leased, recycling, stopping, gone."""
+
+    desktop: str
+    state: str
+    lease: str = ""
+    client: str = ""
+    group: str = ""
+
+
+class DesktopBooted(Occurrence, frozen=True, kw_only=True, tag="desktop.booted"):
+    """A desktop has come up."""
+
+    desktop: str
+    seconds: float
+    parts: dict[str, float] = msgspec.field(default_factory=dict)
+    """Of these seconds, by part of the boot."""
+
+
+class DesktopReset(Occurrence, frozen=True, kw_only=True, tag="desktop.reset"):
+    """A desktop is back at its clean state."""
+
+    desktop: str
+    seconds: float
+
+
+class DesktopStopped(Occurrence, frozen=True, kw_only=True, tag="desktop.stopped"):
+    """A desktop was taken away."""
+
+    desktop: str
+
+
+class DesktopDied(Occurrence, frozen=True, kw_only=True, tag="desktop.lost"):
+    """A desktop died by itself."""
+
+    desktop: str
+    reason: str
+    cause: DeathCause | None = None
+
+
+class DesktopReaped(Occurrence, frozen=True, kw_only=True, tag="desktop.reaped"):
+    """What a dead owner had left of a desktop was removed."""
+
+    desktop: str
+    owner_pid: int
+
+
+class DesktopNotBooted(Occurrence, frozen=True, kw_only=True, tag="desktop.boot_failed"):
+    """A desktop did not come up; the next such boot waits."""
+
+    desktop: str
+    reason: str
+    in_a_row: int
+    pause_s: float
+
+
+class DesktopBroken(Occurrence, frozen=True, kw_only=True, tag="desktop.broken"):
+    """A desktop failed a reset or a check, and is replaced."""
+
+    desktop: str
+    reason: str
+    during: str
+
+
+class DesktopUnstoppable(Occurrence, frozen=True, kw_only=True, tag="desktop.unstoppable"):
+    """A desktop could not be stopped; that is tried again."""
+
+    desktop: str
+    reason: str
+    failures: int
+    pause_s: float
+
+
+class LeaseGranted(Occurrence, frozen=True, kw_only=True, tag="lease.granted"):
+    """Somebody was given a desktop."""
+
+    lease: str
+    desktop: str
+    client: str = ""
+    waited_s: float = 0.0
+
+
+class LeaseRefused(Occurrence, frozen=True, kw_only=True, tag="lease.refused"):
+    """Somebody will not be given a desktop."""
+
+    lease: str
+    reason: str
+
+
+class LeaseReleased(Occurrence, frozen=True, kw_only=True, tag="lease.released"):
+    """A desktop was given back."""
+
+    lease: str
+    desktop: str
+
+
+class LeaseTaken(Occurrence, frozen=True, kw_only=True, tag="lease.lost"):
+    """A desktop was taken from its holder."""
+
+    lease: str
+    desktop: str
+    reason: str
+    client: str = ""
+
+
+class WorkerStarted(Occurrence, frozen=True, kw_only=True, tag="worker.started"):
+    """A worker process was started."""
+
+    worker: int
+    isolated: bool = False
+
+
+class WorkerDied(Occurrence, frozen=True, kw_only=True, tag="worker.lost"):
+    """A worker process is gone, or was killed; what it ran is run again."""
+
+    worker: int
+    reason: str
+    attempts: int = 0
+    """That were lost with it."""
+
+
+class WorkerLogged(Occurrence, frozen=True, kw_only=True, tag="worker.log"):
+    """A line of a worker's log: warnings, and worse."""
+
+    worker: int
+    logger: str
+    level: int
+    reason: str
+
+
+class EventsSkipped(Occurrence, frozen=True, kw_only=True, tag="events.skipped"):
+    """Whoever follows was too slow: so many events before this one were not sent."""
+
+    count: int
+
+
+Event = (
+    RunOpened | RunStopping | RunClosed | LimitsChanged | JobStarted | JobEnded | GroupBegun | GroupEnded
+    | AttemptStarted | StageEntered | WaitChanged | AttemptEnded | AttemptDropped | AttemptRetried
+    | EpisodeSealed | EpisodeStalled | EpisodeUnclosed
+    | ModelAnswered | ModelRetried | ModelFailed | EndpointSilent | EndpointAnswering
+    | DesktopState | DesktopBooted | DesktopReset | DesktopStopped | DesktopDied | DesktopReaped
+    | DesktopNotBooted | DesktopBroken | DesktopUnstoppable
+    | LeaseGranted | LeaseRefused | LeaseReleased | LeaseTaken
+    | WorkerStarted | WorkerDied | WorkerLogged | EventsSkipped
+)  # fmt: skip
+
+
+def kind_of(event: Event | type[Event]) -> str:
+    """The name of its kind, e.g. `desktop.booted`."""
+    return str(event.__struct_config__.tag)
+
+
+class EventSink(Protocol):
+    """Where lower layers report what happens. Must not block and must not raise."""
+
+    def emit(self, event: Event) -> None:
+        """Take note of one event."""
+
+
+class NullSink:
+    """Drops events: for code that runs without an engine."""
+
+    def emit(self, event: Event) -> None:
+        """Do nothing."""
+
+
+class _Guarded:
+    """Whoever listens must not raise; where somebody does, nothing that reports shall fail by it."""
+
+    def __init__(self, sink: EventSink) -> None:
+        self._sink = sink
+
+    def emit(self, event: Event) -> None:
+        try:
+            self._sink.emit(event)
+        except Exception:  # noqa: BLE001  (whatever it is, it must end here)
+            _log.exception("the event %s could not be reported", kind_of(event))
+
+
+def guarded(sink: EventSink | None) -> EventSink:
+    """A sink that can be relied upon: it never raises, and drops events where there is none."""
+    return NullSink() if sink is None else _Guarded(sink)
