@@ -48,15 +48,15 @@ def load(
     document = _read(path) if path is not None else _Document(name, base or {})
     for override in overrides:
         document = document.overridden(override)
-    return _validated(model_cls, document)
+    return _validate(model_cls, document)
 
 
 def check(model_cls: type[Model], data: object, name: str) -> Model:
     """Validate settings that stand inside others; `name` says where, for error messages."""
-    return _validated(model_cls, _Document(name, _fields(data, name)))
+    return _validate(model_cls, _Document(name, _fields(data, name)))
 
 
-def _validated(model_cls: type[Model], document: _Document) -> Model:
+def _validate(model_cls: type[Model], document: _Document) -> Model:
     _refuse_halves(document)
     try:
         return model_cls.model_validate(document.data)

@@ -16,7 +16,7 @@ from deskroll.export import Chosen, Exported, Output, export_folders
 from deskroll.export.episodes import beginning
 from deskroll.export.films import FilmLayout, Pace, scenes
 from deskroll.export.output import Mark
-from deskroll.export.pictures import opened
+from deskroll.export.pictures import open_image
 from deskroll.store import AttemptWriter, Run, RunInfo, RunStore
 from deskroll.store.journal import Planned, Sealed, Started
 from deskroll.types import Episode, EpisodeKey, Score, Step, StopReason
@@ -107,7 +107,7 @@ async def test_a_screen_that_is_no_picture_is_told(tmp_path: Path) -> None:
     done = exported(tmp_path / "run", tmp_path / "out")
     assert "screens/1.png is no picture that can be read" in done.problems[0]
     with pytest.raises(StoreError, match="too many to open"):
-        opened(png(RED, (10_000, 6_000)), "huge.png")
+        open_image(png(RED, (10_000, 6_000)), "huge.png")
 
 
 def test_a_step_that_saw_nothing_keeps_the_screen() -> None:

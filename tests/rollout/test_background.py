@@ -127,7 +127,7 @@ async def run_with(
         engine = Engine(backend, store, Limits(1), sink=hub)
         runtime = Runtime(config, engine, cast(Desktops, pool or NoPool()), hub, RunState(hub))
         session = Session(config, tasks, runtime, demand=demand, budget=budget or RunBudget(RunLimits()))
-        async with runtime.watched():
+        async with runtime.watch():
             await asyncio.wait_for(session.run(), 60)
 
 

@@ -21,7 +21,7 @@ from deskroll.conduct.view import Progress
 from deskroll.errors import InputError, NoDesktop, plain
 from deskroll.export.difference import side_by_side
 from deskroll.export.output import writing
-from deskroll.export.pictures import opened
+from deskroll.export.pictures import open_image
 from deskroll.report.words import counted
 from deskroll.rollout.openfiles import raise_open_files
 from deskroll.rollout.replay import BEGINNING, Compared, Comparison, Source, compare_attempts
@@ -60,7 +60,10 @@ def _write_pictures(compared: Comparison, stored: AttemptReader, replayed: Attem
         output.mkdir(parents=True, exist_ok=True)
         for each in compared.screens:
             if not each.same:
-                both = (opened(stored.image(each.stored), each.stored), opened(replayed.image(each.replayed), "replay"))
+                both = (
+                    open_image(stored.image(each.stored), each.stored),
+                    open_image(replayed.image(each.replayed), "replay"),
+                )
                 side_by_side(*both, each.difference).save(output / _picture(each))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deskroll.errors import MissingDependency
 from deskroll.export.episodes import beginning, step_seconds
-from deskroll.export.pictures import fitted, opened
+from deskroll.export.pictures import fitted, open_image
 from deskroll.store import AttemptReader, paths
 from deskroll.types import Episode, Step
 
@@ -76,13 +76,13 @@ def scenes(steps: Sequence[Step], first: str, pace: Pace) -> list[tuple[str, flo
 
 def film(attempt: AttemptReader, shown: Sequence[tuple[str, float]], path: Path) -> None:
     """Write the film; all of it has the size of the first screen."""
-    first = opened(attempt.image(shown[0][0]), shown[0][0])
+    first = open_image(attempt.image(shown[0][0]), shown[0][0])
     rate = _rate(min(seconds for _, seconds in shown))
     with contextlib.closing(FilmWriter(path, first.width, first.height, rate)) as writer:
         at, name, frame = 0.0, "", None
         for each, seconds in shown:
             if each != name or frame is None:
-                picture = fitted(opened(attempt.image(each), f"{attempt.folder}/{each}"), first.size)
+                picture = fitted(open_image(attempt.image(each), f"{attempt.folder}/{each}"), first.size)
                 frame = Frame(first.width, first.height, first.width * 4, picture.tobytes("raw", "BGRX"))
                 name = each
             writer.write(frame, at)

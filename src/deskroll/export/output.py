@@ -64,7 +64,7 @@ class Output:
         """The folder, made ready; when the block ends without an error the export is finished."""
         with writing(path):
             path.mkdir(parents=True, exist_ok=True)
-        with _locked(path):
+        with _hold_lock(path):
             with writing(path):
                 output = cls._begun(path, mark, force=force)
                 output._write_mark()
@@ -137,7 +137,7 @@ class Output:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _hold_lock(path: Path) -> Iterator[None]:
     """The folder for this process alone; `InputError` where another one has it."""
     with writing(path):
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -18,7 +18,7 @@ except ImportError as error:
 MAX_PIXELS = 50_000_000
 
 
-def opened(image: bytes, name: str) -> Image.Image:
+def open_image(image: bytes, name: str) -> Image.Image:
     """The picture, as RGB; `name` is what an error calls it."""
     try:
         with warnings.catch_warnings(), Image.open(io.BytesIO(image), formats=("PNG", "JPEG")) as picture:

@@ -31,7 +31,7 @@ def seed_of(key: EpisodeKey, run_seed: int) -> int:
 class Notes(Protocol):
     """Where it is written down what an attempt's environment asks a model."""
 
-    def used(self, completion: Completion) -> None:
+    def count(self, completion: Completion) -> None:
         """Count one answer of a model."""
 
     def keep(self, name: str, data: bytes) -> None:
@@ -65,7 +65,7 @@ class NotedModel:
     ) -> Completion:
         """Ask, keep and count."""
         completion = await self._model.complete(messages, tools, call=call)
-        self._notes.used(completion)
+        self._notes.count(completion)
         said = {"messages": [msgspec.Raw(each) for each in messages], "completion": completion}
         self._notes.keep(self._name, msgspec.json.encode(said))
         return completion

@@ -21,7 +21,7 @@ class Budget:
         self._cost = 0.0
         self._unpriced = 0
 
-    def used(self, completion: Completion | None) -> None:
+    def count(self, completion: Completion | None) -> None:
         """Count one answer of a model."""
         if completion is not None:
             self._calls += 1
@@ -32,7 +32,7 @@ class Budget:
             else:
                 self._cost += completion.cost_usd
 
-    def turned(self, decision: Decision) -> None:
+    def count_turn(self, decision: Decision) -> None:
         """Count a turn. An answer that could not be used costs none, and yet there is an end to these, too."""
         if decision.actions or not decision.problem:
             self.turns += 1

@@ -162,10 +162,10 @@ class EpisodeContext:
         spec, keys = check(EpisodeSpec, definition.spec, "spec"), definition.keys
         with foreign_code("the agent or the environment"):
             share, kind = process.setup.share, agents_model(agent_kind(spec.agent), spec.model)
-            model = judge = await process.client(_keyed(spec.model, keys.model, share), keys.model, kind)
+            model = judge = await process.client(_with_key(spec.model, keys.model, share), keys.model, kind)
             if spec.judge is not None:
                 kind = model_kind(spec.judge)
-                judge = await process.client(_keyed(spec.judge, keys.judge, share), keys.judge, kind)
+                judge = await process.client(_with_key(spec.judge, keys.judge, share), keys.judge, kind)
             context = cls(spec, process, model, judge, definition.folder)
         context.traces = Traces.of_spec(definition, whole=process.show_traces)
         return context
@@ -253,7 +253,7 @@ class EpisodeContext:
         return self._envs[name]
 
 
-def _keyed(settings: ModelSettings, key: str, share: int) -> ModelSettings:
+def _with_key(settings: ModelSettings, key: str, share: int) -> ModelSettings:
     """A model's settings with its key, and with this process's share of the requests that may be open."""
     update: dict[str, object] = {"api_key": SecretStr(key) if key else None}
     if settings.max_in_flight is not None:

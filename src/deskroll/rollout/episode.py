@@ -51,14 +51,14 @@ async def run_episode(live: LiveAttempt, context: EpisodeContext) -> Episode | N
             raise
         except DeskrollError as error:
             if not notes.judged:
-                notes.failed(error)
+                notes.note_failure(error)
         if live.cancelled:
             uncancel()
             if not notes.judged:  # then it was stopped, whatever somebody's code made of that
                 if live.given_back:
                     await notes.discard()
                     return None
-                notes.stopped(live.stopped_by)
+                notes.note_stop(live.stopped_by)
         live.seal()
         return await notes.seal()
     finally:
@@ -80,11 +80,11 @@ async def _attempt(live: LiveAttempt, context: EpisodeContext, notes: EpisodeRec
         ending = await _turns(live, context, env, agent, observation, notes)
         live.enter(Stage.SCORE)
         if not context.spec.evaluate:
-            notes.scored(ending, UNJUDGED)
+            notes.note_score(ending, UNJUDGED)
             return
         async with within(limits.score_timeout, EvaluatorError, f"the evaluation of task {task.id!r}"):
             with blaming(live, FailureClass.EVALUATOR, f"task {task.id!r}"):
-                notes.scored(ending, await env.score(ending))
+                notes.note_score(ending, await env.score(ending))
     finally:
         await _close(env, live, context, notes)
 
@@ -99,7 +99,7 @@ async def _turns(
                 live.enter(Stage.MODEL)
                 with blaming(live, FailureClass.AGENT, "the agent"):
                     decision = _checked(await agent.act(observation))
-                    notes.decided(decision)
+                    notes.note_decision(decision)
                 live.check_wanted()
                 live.enter(Stage.ACT)
                 turn = await _step(env, decision, live)
@@ -146,6 +146,6 @@ async def _close(env: Env, live: LiveAttempt, context: EpisodeContext, notes: Ep
         why = context.traces.hide(
             str(error) if isinstance(error, DeskrollError) else f"{type(error).__name__}: {error}"
         )
-        notes.unclosed(error)
+        notes.note_unclosed(error)
         _log.warning("%s: its environment could not be closed: %s", live.order.name, why)
         context.sink.emit(EpisodeUnclosed(key=live.order.key, attempt=live.order.attempt, reason=why))

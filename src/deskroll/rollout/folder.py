@@ -61,7 +61,7 @@ def _resolved(config: RunConfig) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def opened_store(
+async def open_run_store(
     config: RunConfig, tasks: Sequence[Task], root: str, prepared: dict[str, str], *, resume: bool, force: bool
 ) -> AsyncIterator[RunStore]:
     """The run's store: a new one, or that of a run that may go on."""

@@ -80,9 +80,9 @@ def _load_tasks(config: RunConfig) -> tuple[RunConfig, list[Task]]:
 
 def check_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[Task]]:
     """The settings as they will be used, with these tasks; `InputError` where they cannot be."""
-    models = {"model": _placed(config.model, _beside(config.tasks, ".script.yaml"), "model")}
+    models = {"model": _place_script(config.model, _beside(config.tasks, ".script.yaml"), "model")}
     if config.judge is not None:
-        models["judge"] = _placed(config.judge, _beside(config.tasks, ".judge.yaml"), "judge")
+        models["judge"] = _place_script(config.judge, _beside(config.tasks, ".judge.yaml"), "judge")
     named = {"env": place_file(config.env), "agent": place_file(config.agent)}
     options = {
         "env_options": _place_code(env_kind(named["env"]), config.env_options),
@@ -113,7 +113,7 @@ def _beside(tasks: str, suffix: str) -> Path:
     return (tasks_folder(tasks) if is_bundled(tasks) else Path(tasks)).with_suffix(suffix)
 
 
-def _placed(model: ModelSettings, beside: Path, name: str) -> ModelSettings:
+def _place_script(model: ModelSettings, beside: Path, name: str) -> ModelSettings:
     """The model, with the script that it answers from named by a path that holds from everywhere."""
     model = model.model_copy(update={"kind": place_file(model.kind)})
     if model.kind == SCRIPTED_KIND and not model.name.startswith(SCRIPTED_KIND):

@@ -50,18 +50,18 @@ class EpisodeRecorder:
         """Keep a file with the attempt."""
         self.writer.file(name, data)
 
-    def used(self, completion: Completion) -> None:
+    def count(self, completion: Completion) -> None:
         """Count an answer that the environment had from a model."""
-        self.budget.used(completion)
+        self.budget.count(completion)
 
-    def decided(self, decision: Decision) -> None:
+    def note_decision(self, decision: Decision) -> None:
         """The agent has decided: from now on what happens may be its doing."""
         msgspec.json.encode(
             (decision.actions, decision.thought, decision.notes)
         )  # what cannot be written down is no decision
         self._pending = decision
         self._actions += len(decision.actions)
-        self.budget.used(decision.completion)
+        self.budget.count(decision.completion)
         if decision.completion is not None and decision.completion.version:
             self._versions[decision.completion.version] = None
 
@@ -75,7 +75,7 @@ class EpisodeRecorder:
         self._write(decision, turn.observation, turn.settled)
         if turn.answer is not None:  # kept at once: judging it may fail
             self._answer = _writable(turn.answer)[:LONGEST_ANSWER]
-        self.budget.turned(decision)
+        self.budget.count_turn(decision)
         self._live.turn = self.budget.turns
 
     def _write(self, decision: Decision, seen: Observation, settled: str = "") -> None:
@@ -100,7 +100,7 @@ class EpisodeRecorder:
         )
         self._steps += 1
 
-    def scored(self, ending: Ending, score: Score) -> None:
+    def note_score(self, ending: Ending, score: Score) -> None:
         """It came to its end and was judged."""
         given: object = score  # a plug-in's, so anything
         if not isinstance(given, Score) or not (given.value is None or math.isfinite(given.value)):
@@ -117,7 +117,7 @@ class EpisodeRecorder:
         """Writable and without secrets."""
         return self._traces.hide(_writable(str(text)))
 
-    def failed(self, error: DeskrollError) -> None:
+    def note_failure(self, error: DeskrollError) -> None:
         """It failed: by the agent, which is scored 0, or by anything else, which is not scored."""
         failure = Failure.of(error)
         message, trace = self._hidden(failure.message), self._traced(error, ERROR)
@@ -126,7 +126,7 @@ class EpisodeRecorder:
         blamed = failure.failure_class is FailureClass.AGENT
         self._score = Score(value=0.0 if blamed else None, reason=f"{failure.failure_class}: {failure.message}")
 
-    def unclosed(self, error: BaseException) -> None:
+    def note_unclosed(self, error: BaseException) -> None:
         """Its environment could not be closed, which changes nothing of the result."""
         self._traced(error, CLOSE_ERROR)
 
@@ -138,10 +138,10 @@ class EpisodeRecorder:
         self._traces.tell(self._live.order.name, error, trace, self._shown(f"{self.writer.name}/{kept}"))
         return kept
 
-    def stopped(self, error: DeskrollError | None) -> None:
+    def note_stop(self, error: DeskrollError | None) -> None:
         """Somebody stopped it: because of an error, or because it was not wanted any more."""
         if error is not None:
-            self.failed(error)
+            self.note_failure(error)
             return
         self._stop = StopReason.CANCELLED
         self._failure = Failure(

@@ -12,7 +12,7 @@ from deskroll.config import Override
 from deskroll.errors import InputError, plain
 from deskroll.export.difference import TOLERANCE, Difference, compare
 from deskroll.export.episodes import beginning
-from deskroll.export.pictures import opened
+from deskroll.export.pictures import open_image
 from deskroll.rollout.config import RunConfig, RunLimits
 from deskroll.rollout.loading import resume_run
 from deskroll.store import AttemptReader, Run
@@ -162,6 +162,6 @@ def _compared(
     if images[0] == images[1]:
         found = Difference()
     else:
-        found = compare(opened(images[0], f"{source.folder}/{stored}"), opened(images[1], replayed))
+        found = compare(open_image(images[0], f"{source.folder}/{stored}"), open_image(images[1], replayed))
     same = found.share <= tolerance
     return Compared(step=step, same=same, difference=found, stored=stored, replayed=replayed)

@@ -114,7 +114,7 @@ class Runtime:
             runtime = cls(resources, engine, desktops, hub, state, traces=traces, questions=questions)
             stack.push_async_callback(engine.close)
             await stack.enter_async_context(runtime._answering())
-            await stack.enter_async_context(runtime.watched())
+            await stack.enter_async_context(runtime.watch())
             yield runtime
 
     @asynccontextmanager
@@ -160,7 +160,7 @@ class Runtime:
         return self.state.activities(ran_by(self.engine.backend.workers()))
 
     @asynccontextmanager
-    async def watched(self) -> AsyncIterator[None]:
+    async def watch(self) -> AsyncIterator[None]:
         """Watch over it for the length of the block: where something that jobs need is gone, they end."""
         async with supervise(self._watches(), RUN_STOPS) as died:
             ends = (self.store.failed, self._pool_watch.gone, died)

@@ -14,7 +14,7 @@ from deskroll.rollout.config import RunConfig
 from deskroll.rollout.demand import Demand
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.events import RunState
-from deskroll.rollout.folder import new_root, opened_store
+from deskroll.rollout.folder import new_root, open_run_store
 from deskroll.rollout.job import Job
 from deskroll.rollout.job_run import JobRun
 from deskroll.rollout.loading import PHASE
@@ -59,7 +59,7 @@ class Session:
         """Open everything that a run needs, or that of the run at `resume`."""
         prepared = await asyncio.to_thread(prepare_envs, config, tasks, tasks_folder(config.tasks))
         root = resume or new_root(config)
-        async with opened_store(config, tasks, root, prepared, resume=bool(resume), force=force) as store:
+        async with open_run_store(config, tasks, root, prepared, resume=bool(resume), force=force) as store:
             left = left_to_do(store.index, PHASE, 0, tasks, config.group_size)
             budget = RunBudget(config.limits, store.index if resume else None)
             specs = {task.id: spec for task, spec in desktops_wanted(config, tasks, config.tasks)}

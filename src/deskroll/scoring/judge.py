@@ -73,7 +73,7 @@ async def judge(
     """
     if not answer.strip():
         return Score(value=0.0, reason="the answer is empty")
-    messages = _asked(question, answer, reference, rubric)
+    messages = _ask(question, answer, reference, rubric)
     problem = ""
     replies = failures = 0
     while replies <= retries:
@@ -100,7 +100,7 @@ async def judge(
     raise EvaluatorError(f"llm_judgement: the judge was asked {times} and gave no verdict; the last time: {problem}")
 
 
-def _asked(question: str, answer: str, reference: str, rubric: str) -> list[bytes]:
+def _ask(question: str, answer: str, reference: str, rubric: str) -> list[bytes]:
     blocks = {"QUESTION": question, "REFERENCE": reference, "ANSWER": answer}
     mark = secrets.token_hex(16)
     parts = [f"BEGIN {name} {mark}\n{_cut(text)}\nEND {name} {mark}" for name, text in blocks.items()]

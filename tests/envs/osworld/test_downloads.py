@@ -18,8 +18,8 @@ from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import SetupContext, bundled_files, perform
-from deskroll.envs.osworld.setup.downloads import fetched
-from deskroll.envs.osworld.setup.locks import locked
+from deskroll.envs.osworld.setup.downloads import fetch
+from deskroll.envs.osworld.setup.locks import hold_lock
 from deskroll.errors import InputError, SetupError
 from deskroll.tasks import parse_task
 from tests.envs.osworld.conftest import Shelf
@@ -147,11 +147,11 @@ from pathlib import Path
 from deskroll.envs.osworld.env import OSWorldEnv
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import SetupContext
-from deskroll.envs.osworld.setup.downloads import fetched
-from deskroll.envs.osworld.setup.locks import locked
+from deskroll.envs.osworld.setup.downloads import fetch
+from deskroll.envs.osworld.setup.locks import hold_lock
 
 settings = OSWorldSettings(cache_dir=sys.argv[2], allow_private_downloads=True)
-print(asyncio.run(fetched(sys.argv[1], "a file.txt", SetupContext("t-1", settings))))
+print(asyncio.run(fetch(sys.argv[1], "a file.txt", SetupContext("t-1", settings))))
 """
 
 
@@ -278,8 +278,8 @@ async def test_a_folder_of_a_mirror_that_becomes_a_link_meanwhile_leads_nowhere(
     own = around(tmp_path / "cache", mirrors={"https://files.invalid/": f"{tmp_path.as_uri()}/mirror/"})
     path = kept(tmp_path / "cache", url)
     path.parent.mkdir(parents=True)
-    async with locked(path.with_name(f".{path.name}.lock")):  # so that it has to wait, as for another who fetches it
-        fetching = asyncio.create_task(fetched(url, "a file.txt", own))
+    async with hold_lock(path.with_name(f".{path.name}.lock")):  # so that it has to wait, as for another who fetches it
+        fetching = asyncio.create_task(fetch(url, "a file.txt", own))
         await asyncio.sleep(0)
         folder.rename(tmp_path / "mirror" / "was")
         folder.symlink_to(outside)
@@ -363,7 +363,7 @@ async def test_a_task_has_nothing_fetched_from_this_machine_or_its_network(
 async def test_nor_what_an_evaluator_compares_with(sim: GuestDesktop, shelf: Shelf, tmp_path: Path) -> None:
     shelf.files["/a"] = b"secret"
     with pytest.raises(SetupError, match="is not fetched"):
-        await fetched(f"{shelf.url}/a", "gold.txt", around(tmp_path, **GUARDED))
+        await fetch(f"{shelf.url}/a", "gold.txt", around(tmp_path, **GUARDED))
     assert not shelf.asked
 
 

@@ -83,7 +83,7 @@ class Accessibility:
         limits = limits or Limits()
         async with self._turn:
             deadline = asyncio.get_running_loop().time() + limits.deadline_s
-            connection = await self._connected(limits)
+            connection = await self._connect(limits)
             try:
                 walks = await self._walk(connection, limits, deadline)
                 names = [await _program_name(connection, walk, limits) for walk in walks]
@@ -97,7 +97,7 @@ class Accessibility:
                 await self._disconnect()  # calls that nobody will answer would pile up on this connection
             return _tree(walks, names)
 
-    async def _connected(self, limits: Limits) -> Connection:
+    async def _connect(self, limits: Limits) -> Connection:
         if self._connection is not None and not self._connection.alive:
             await self._disconnect()
         if self._connection is None:

@@ -266,7 +266,7 @@ async def connect(session_bus_address: str, timeout_s: float) -> Connection:
     try:
         async with asyncio.timeout(timeout_s):
             address = await bus_address(session_bus_address)
-            return Connection(await _connected(address))
+            return Connection(await _connect(address))
     except TimeoutError as error:
         raise DesktopTimeout(f"{where} gave no answer within {timeout_s:g} s: the desktop is stuck") from error
     except (OSError, EOFError, DBusFastError) as error:
@@ -279,12 +279,12 @@ async def _connect_direct(address: str, timeout_s: float) -> Connection | None:
         return None
     try:
         async with asyncio.timeout(timeout_s):
-            return Connection(await _connected(address))
+            return Connection(await _connect(address))
     except Exception:  # noqa: BLE001 - any program may be at the other end, and say anything
         return None
 
 
-async def _connected(address: str) -> _Bus:
+async def _connect(address: str) -> _Bus:
     bus = _Bus(bus_address=address)
     await bus.connect()
     return bus

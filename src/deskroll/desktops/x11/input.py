@@ -66,24 +66,24 @@ class Input:
 
     def perform(self, action: ComputerAction) -> None:
         """Perform one action that `deskroll.actions.check` let through."""
-        with _connected(type(action).__name__):
+        with _connect(type(action).__name__):
             self._perform(action)
 
     def is_read(self, patience: float) -> bool:
         """Whether within `patience` seconds all programs that got input have read it, as far as they can be asked."""
-        with _connected("a question to the programs that got input"):
+        with _connect("a question to the programs that got input"):
             receivers, self._receivers = self._receivers, set()
             return self._readers.have_read(receivers, patience)
 
     def pointer(self) -> tuple[int, int]:
         """Where the pointer is."""
-        with _connected("a query of the pointer"):
+        with _connect("a query of the pointer"):
             at = self._root.query_pointer()
             return at.root_x, at.root_y
 
     def release_all(self) -> None:
         """Release every key and button that is down, whoever pressed it."""
-        with _connected("the release of all keys"):
+        with _connect("the release of all keys"):
             self._keyboard.release_all()
             for button in range(1, _LAST_BUTTON + 1):  # the server ignores a release of what is not down
                 self._fake(X.ButtonRelease, button)
@@ -189,7 +189,7 @@ class Input:
 
 
 @contextmanager
-def _connected(what: str) -> Iterator[None]:
+def _connect(what: str) -> Iterator[None]:
     try:
         yield
     except (error.ConnectionClosedError, ConnectionError) as problem:

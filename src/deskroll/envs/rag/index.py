@@ -83,17 +83,17 @@ def opened(path: Path, settings: RagSettings) -> Index:
             corpus = Corpus(path)
             digest = corpus.digest()
             folder = cache / index_name(digest, settings)
-            with _locked(folder):
+            with _hold_lock(folder):
                 if is_sound(folder) or build(folder, corpus, path, digest, settings):
                     return Index(folder, settings)
     raise InputError(f"corpus {shown(path)}: it changes while it is read; run again when nobody writes to it")
 
 
-def reopened(path: Path, name: str, settings: RagSettings) -> Index:
+def reopen_index(path: Path, name: str, settings: RagSettings) -> Index:
     """The index of that name, which was made of this corpus before, whatever the corpus holds by now."""
     with _keeping(path, settings) as cache:
         folder = cache / name
-        with _locked(folder):
+        with _hold_lock(folder):
             if is_sound(folder):
                 return Index(folder, settings)
     index = opened(path, settings)
@@ -129,7 +129,7 @@ def _keeping(path: Path, settings: RagSettings) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _hold_lock(folder: Path) -> Iterator[None]:
     with folder.with_name(f"{folder.name}.lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # given up with the file, also by a process that is killed
         try:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from deskroll.envs.rag.index import Hit, Index, opened, reopened
+from deskroll.envs.rag.index import Hit, Index, opened, reopen_index
 from deskroll.envs.rag.settings import RagSettings
 
 MOST_OPEN = 16
@@ -66,7 +66,7 @@ class Shelf:
     def _fetch(self, key: _Key, path: Path, settings: RagSettings) -> Index:
         try:
             name = self._names.get(key)
-            index = opened(path, settings) if name is None else reopened(path, name, settings)
+            index = opened(path, settings) if name is None else reopen_index(path, name, settings)
             self._put(key, index)
             return index
         finally:

@@ -153,7 +153,7 @@ class Channel:
         if not self._writer.is_closing():
             self._writer.write(len(data).to_bytes(4, "big") + data)
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Wait until the other end has taken most of what was sent."""
         try:
             await self._writer.drain()

@@ -107,7 +107,7 @@ class _Worker:
         except DeskrollError as error:
             channel.send(Broken(message=str(error)))
         events.flush()
-        await channel.drained()
+        await channel.drain()
         await channel.close()
 
     def _obey(

@@ -82,7 +82,7 @@ async def execute_with_verification(request: web.Request) -> web.Response:
         return web.json_response({"status": "success", **_fields(result)})
     began = time.monotonic()
     wait = min(max(command.max_wait_time, 0.0), MAX_TIMEOUT_S)
-    while not await _verified(machine, command.verification):
+    while not await _verify(machine, command.verification):
         if time.monotonic() - began >= wait:
             failed = {"status": "verification_failed", "verification": "failed", "wait_time": command.max_wait_time}
             return web.json_response({**failed, **_fields(result)}, status=500)
@@ -168,7 +168,7 @@ def _limit(left: float | None) -> float:
     return COMMAND_TIMEOUT_S if left is None else left * 0.95
 
 
-async def _verified(machine: Machine, verification: Verification) -> bool:
+async def _verify(machine: Machine, verification: Verification) -> bool:
     if verification.window_exists is not None:
         wanted = verification.window_exists.lower()
         titles = [window.title.lower() for window in await machine.on_display(windows.list_windows)]

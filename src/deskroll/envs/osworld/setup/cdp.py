@@ -144,7 +144,7 @@ class Browser:
             await asyncio.sleep(_LOOK_S)
 
     @asynccontextmanager
-    async def attached(self, tab: str) -> AsyncIterator[Page]:
+    async def attach(self, tab: str) -> AsyncIterator[Page]:
         """Talk to one tab for as long as the block lasts."""
         session = str((await self.call("Target.attachToTarget", {"targetId": tab, "flatten": True})).get("sessionId"))
         yield Page(self, session)

@@ -44,7 +44,7 @@ async def execute(desktop: Desktop, given: Execute, context: SetupContext) -> No
     shown = plain(str(given.command), 200)
     command = _filled(_resolved(given), context)
     if given.until is not None:
-        done = await _repeated(desktop, command, given.until, shown, context)
+        done = await _repeat(desktop, command, given.until, shown, context)
     else:
         done = await desktop.run(command, timeout=RUN_S)
     for name, text in ((given.stdout, done.output), (given.stderr, done.error)):
@@ -108,7 +108,7 @@ def hidden(text: str, context: SetupContext) -> str:
     return text if secret in ("", "password") else text.replace(secret, "***")
 
 
-async def _repeated(
+async def _repeat(
     desktop: Desktop, command: list[str] | str, until: Until, shown: str, context: SetupContext
 ) -> RunResult:
     deadline = running_time() + UNTIL_S

@@ -29,7 +29,7 @@ from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup.asking import asking
 from deskroll.envs.osworld.setup.context import SetupContext
-from deskroll.envs.osworld.setup.locks import locked
+from deskroll.envs.osworld.setup.locks import hold_lock
 from deskroll.envs.osworld.setup.records import Download
 from deskroll.errors import SetupError, plain
 from deskroll.host.below import LeadsOut, open_linked_below, read_below, resolve_below
@@ -50,7 +50,7 @@ class _Passing(Exception):
 async def download(desktop: Desktop, given: Download, context: SetupContext) -> None:
     """Fetch files, unless they are here, and write them into the desktop."""
     for file in given.files:
-        data = await fetched(file.url, posixpath.basename(file.path), context)
+        data = await fetch(file.url, posixpath.basename(file.path), context)
         await desktop.write_file(file.path, data, timeout=UPLOAD_S)
 
 
@@ -59,7 +59,7 @@ def cache_name(url: str, name: str) -> str:
     return f"{uuid.uuid5(uuid.NAMESPACE_URL, url)}_{name}"
 
 
-async def fetched(url: str, name: str, context: SetupContext) -> bytes:
+async def fetch(url: str, name: str, context: SetupContext) -> bytes:
     """The bytes of a file: the task's own, from the cache, or from where it is."""
     if is_bundled(url):
         return await asyncio.to_thread(read_bundled, url, context.folder, _most(context.settings))
@@ -116,7 +116,7 @@ async def _into_cache(url: str, path: Path, settings: OSWorldSettings) -> None:
     if settings.offline and not isinstance(source, _InFolder):
         raise SetupError(f"{plain(url)} is not in the cache, and offline is set; put the file at {path}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    async with locked(path.with_name(f".{path.name}.lock")):
+    async with hold_lock(path.with_name(f".{path.name}.lock")):
         if path.is_file():
             return  # somebody else was quicker
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as part:

@@ -17,7 +17,7 @@ from deskroll.desktops.base import Desktop
 from deskroll.envs.osworld.setup.accounts import DriveKey, drive_key
 from deskroll.envs.osworld.setup.bodies import whole
 from deskroll.envs.osworld.setup.context import SetupContext
-from deskroll.envs.osworld.setup.downloads import fetched
+from deskroll.envs.osworld.setup.downloads import fetch
 from deskroll.envs.osworld.setup.records import Drive, DriveArguments
 from deskroll.errors import SetupError, plain
 
@@ -54,7 +54,7 @@ async def operate(desktop: Desktop, given: Drive, context: SetupContext) -> None
                     await drive.folder(told.parts)
                 case "upload":
                     name = told.parts[-1]
-                    await drive.upload(told.parts, await fetched(told.url, name, context))
+                    await drive.upload(told.parts, await fetch(told.url, name, context))
 
 
 @asynccontextmanager

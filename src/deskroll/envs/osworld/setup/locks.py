@@ -13,7 +13,7 @@ _LOOK_S = 0.05
 
 
 @asynccontextmanager
-async def locked(path: Path) -> AsyncIterator[None]:
+async def hold_lock(path: Path) -> AsyncIterator[None]:
     """Hold the lock for as long as the block lasts; the kernel frees it when its holder dies.
 
     The file stays: were it removed, two could hold locks on files of one name.

@@ -29,7 +29,7 @@ async def login(desktop: Desktop, given: Login, context: SetupContext) -> None:
     """Log in, unless the browser is; the drive is open in a tab afterwards."""
     account, url = google_account(context.settings), context.settings.google_drive_page
     there = f"location.href.startsWith({json.dumps(url)}) && document.readyState === 'complete'"
-    async with browser_of(desktop) as browser, browser.attached(await browser.new_tab()) as page:
+    async with browser_of(desktop) as browser, browser.attach(await browser.new_tab()) as page:
         await page.goto(url, PAGE_S)
         asked = f"{_on(_EMAIL, _VISIBLE)} ? 'asked' : ({there} ? 'in' : '')"
         if await page.until(asked, "Google shows neither its login nor the drive", PAGE_S) == "in":

@@ -32,7 +32,7 @@ async def open_tabs(desktop: Desktop, given: OpenTabs, context: SetupContext) ->
     async with browser_of(desktop) as browser:
         first = await _first(browser)
         for url in given.urls_to_open:
-            async with browser.attached(await browser.new_tab()) as page:
+            async with browser.attach(await browser.new_tab()) as page:
                 if not await page.goto(_full(url), PAGE_S):
                     _log.warning(
                         "task %r: %s is shown, and parts of it have not loaded within %g s",

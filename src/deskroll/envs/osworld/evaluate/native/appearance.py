@@ -48,7 +48,7 @@ async def _ask_browser(browser: Browser) -> object:
     """In a tab of its own, behind the others, which is closed again."""
     tab = str((await browser.call("Target.createTarget", {"url": "about:blank", "background": True})).get("targetId"))
     try:
-        async with browser.attached(tab) as page:
+        async with browser.attach(tab) as page:
             await page.goto(_PAGE, _ASK_S)
             return await page.value(_CHOSEN)
     finally:

@@ -21,7 +21,7 @@ from deskroll.envs.osworld.evaluate.upstream.relay import serve_desktop
 from deskroll.envs.osworld.evaluate.upstream.worker_pool import WorkerPool
 from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.envs.osworld.setup.context import SetupContext
-from deskroll.envs.osworld.setup.downloads import fetched
+from deskroll.envs.osworld.setup.downloads import fetch
 from deskroll.errors import EvaluatorError, FailureKind, SetupError, plain
 from deskroll.host.below import open_linked_below
 from deskroll.scoring.excerpt import excerpts
@@ -137,7 +137,7 @@ async def _cloud_file(url: str, name: str, context: SetupContext) -> bytes:
     try:
         with contextlib.suppress(OSError):  # where upstream itself would have put it
             return await asyncio.to_thread(_read_cached, context.cache, name)
-        return await fetched(url, posixpath.basename(name), context)
+        return await fetch(url, posixpath.basename(name), context)
     except (SetupError, OSError) as error:
         raise EvaluatorError(f"cloud_file: {error}") from error
 
