@@ -10,11 +10,12 @@ SOAK ?= 11
 BENCH ?= desktop recording suite pool engine scale
 export PYTHON
 
-.PHONY: help setup demo test soak lint format bench lock clean
+.PHONY: help setup demo test test-fast soak lint format bench lock clean
 
 help:
 	@echo 'make demo      deskroll at work on embedded desktops: no key, no virtual machine'
 	@echo 'make test      the test suite                     (PYTEST_ARGS="-k pool")'
+	@echo 'make test-fast the part of it that needs no desktop, and what of the sources it covers'
 	@echo 'make soak      500 kills, stops and clock steps  (SOAK=1: 46 of them)'
 	@echo 'make lint      ruff and mypy'
 	@echo 'make format    let ruff rewrite the sources'
@@ -33,6 +34,10 @@ demo:
 
 test: setup
 	@scripts/test $(PYTEST_ARGS)
+
+test-fast:
+	@scripts/prepare dev
+	@scripts/test --fast
 
 soak:
 	@scripts/prepare dev local network demo test

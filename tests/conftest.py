@@ -24,14 +24,34 @@ LONGEST = ("suites", "rollout/test_nothing_lost", "seeds/test_documents", "deskt
 """What paths of tests begin with that take minutes, in the order in which they are run."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+THOROUGH = (
+    "agents/test_on_desktops", "contract", "desktops", "envs/interpreter", "envs/limited", "envs/osworld",
+    "envs/test_osworld", "envs/test_python", "envs/test_shell", "envs/test_rag_dense", "osworld",
+    "rollout/events/test_telemetry", "rollout/test_demand", "rollout/test_failures", "rollout/test_faulty_server",
+    "rollout/test_leftovers", "rollout/test_nothing_lost", "rollout/test_process", "rollout/test_stops", "seeds",
+    "suites", "test_bad_input", "test_cli", "test_completing", "test_examples", "x11",
+)  # fmt: skip
+"""What paths of tests begin with that `--fast` leaves out: real desktops, sandboxes, many processes, minutes."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out what needs a desktop or takes long")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes longest comes first: where several run at a time, none waits for the last of them in the end."""
     here = Path(__file__).parent
 
-    def rank(item: pytest.Item) -> int:
-        path = item.path.relative_to(here).as_posix()
-        return next((n for n, start in enumerate(LONGEST) if path.startswith(start)), len(LONGEST))
+    def place(item: pytest.Item) -> str:
+        return item.path.relative_to(here).as_posix()
 
+    def rank(item: pytest.Item) -> int:
+        return next((n for n, start in enumerate(LONGEST) if place(item).startswith(start)), len(LONGEST))
+
+    if config.getoption("--fast"):
+        left = [item for item in items if place(item).startswith(THOROUGH)]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not place(item).startswith(THOROUGH)]
     items.sort(key=rank)
 
 

@@ -32,10 +32,13 @@ def boot_time() -> float:
 
 def running_time() -> float:
     """Seconds for which the running event loop has run; what they count from is no moment in particular."""
-    loop = asyncio.get_running_loop()
-    ticker = _tickers.get(loop)
-    if ticker is None:
-        ticker = _tickers[loop] = _Ticker(loop)
+    global _latest  # noqa: PLW0603  (nearly every process has one loop, and asks this a dozen times a turn)
+    loop, ticker = asyncio.get_running_loop(), _latest
+    if ticker is None or ticker.loop() is not loop:
+        ticker = _tickers.get(loop)
+        if ticker is None:
+            ticker = _tickers[loop] = _Ticker(loop)
+        _latest = ticker
     return ticker.time()
 
 
@@ -43,7 +46,7 @@ class _Ticker:
     """Looks at the time again and again; where a look comes late, the loop did not run meanwhile."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = weakref.ref(loop)
+        self.loop = weakref.ref(loop)
         self._lost = 0.0
         self._due = 0.0
         """When the next look is late."""
@@ -57,11 +60,13 @@ class _Ticker:
         if self._due:
             self._lost += max(0.0, now - self._due)
         self._due = now + _TICK_S + _LATE_S
-        if (loop := self._loop()) is not None:
+        if (loop := self.loop()) is not None:
             loop.call_later(_TICK_S, self._look)
 
 
 _tickers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Ticker] = weakref.WeakKeyDictionary()
+_latest: _Ticker | None = None
+"""Of the loop that was asked for last."""
 
 
 class Limit:

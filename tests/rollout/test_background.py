@@ -17,7 +17,7 @@ from deskroll.conduct.view import Progress
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.pool import PoolStatus
 from deskroll.errors import BackgroundLost, DeathCause, DeskrollError, DesktopLost, PoolGone
-from deskroll.rollout.backends import WorkerVitals
+from deskroll.rollout.backends import WorkerStatus
 from deskroll.rollout.config import RunLimits
 from deskroll.rollout.demand import Demand
 from deskroll.rollout.desktops import Desktops
@@ -68,7 +68,7 @@ class Forever:
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         pass
 
-    def workers(self) -> list[WorkerVitals]:
+    def workers(self) -> list[WorkerStatus]:
         if self._broken:
             fail()
         return []

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from deskroll.errors import DeskrollError
-from deskroll.rollout.backends import WorkerVitals
+from deskroll.rollout.backends import WorkerStatus
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.job import Job
 from deskroll.rollout.job_run import start_job
@@ -66,7 +66,7 @@ class Instant:
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:
         raise NotImplementedError
 
-    def workers(self) -> list[WorkerVitals]:
+    def workers(self) -> list[WorkerStatus]:
         return []
 
 

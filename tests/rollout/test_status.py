@@ -15,9 +15,9 @@ from deskroll.errors import FailureClass
 from deskroll.events import EpisodeSealed, JobStarted
 from deskroll.host.console import PlainConsole
 from deskroll.models.base import EndpointLoad
-from deskroll.rollout.backends import WorkerVitals
+from deskroll.rollout.backends import WorkerStatus
 from deskroll.rollout.orders import Activity, Vitals
-from deskroll.rollout.status import RunStatus, WorkerStatus, endpoints_of, what_limits
+from deskroll.rollout.status import RunStatus, endpoints_of, what_limits
 from deskroll.rollout.tally import Standing, Tally
 from deskroll.types import EpisodeKey, Stage
 
@@ -143,5 +143,5 @@ def test_a_run_that_stops_starts_nothing() -> None:
 
 def test_a_server_that_was_never_asked_is_not_told() -> None:
     loads = [EndpointLoad(url="https://idle.example"), EndpointLoad(url="https://asked.example", calls=1)]
-    vitals = WorkerVitals(name="w0", pid=1, vitals=Vitals(endpoints=tuple(loads)))
+    vitals = WorkerStatus(name="w0", pid=1, vitals=Vitals(endpoints=tuple(loads)))
     assert [each.url for each in endpoints_of([vitals])] == ["https://asked.example"]

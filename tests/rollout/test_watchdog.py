@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from deskroll.errors import DeskrollError, SetupError
 from deskroll.events import AttemptEnded
 from deskroll.rollout.asking import ask, change_limits, find_live, stop_run
-from deskroll.rollout.backends import WorkerVitals
+from deskroll.rollout.backends import WorkerStatus
 from deskroll.rollout.config import WatchdogSettings
 from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.live_attempt import LiveAttempt
@@ -38,7 +38,7 @@ class Recorder:
         self.stopped: list[DeskrollError | None] = []
         self.visits: list[int | None] = []
 
-    def workers(self) -> list[WorkerVitals]:
+    def workers(self) -> list[WorkerStatus]:
         raise NotImplementedError
 
     def dump(self, key: EpisodeKey, attempt: int, why: str) -> None:

@@ -38,7 +38,7 @@ from deskroll.rollout.plan import failed_before
 from deskroll.rollout.pool_watch import PoolWatch
 from deskroll.rollout.preparing import check_tasks, desktops_wanted, prepare_envs
 from deskroll.rollout.spec import Definition
-from deskroll.rollout.status import RunStatus, WorkerStatus, attention, endpoints_of, ran_by, what_limits
+from deskroll.rollout.status import RunStatus, attention, endpoints_of, ran_by, what_limits
 from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.rollout.traces import Traces
 from deskroll.rollout.watchdog import Watchdog
@@ -199,17 +199,7 @@ class Runtime:
             stages=stages,
             activities=tuple(activities[:_MOST_SHOWN]),
             endpoints=tuple(endpoints),
-            workers=tuple(
-                WorkerStatus(
-                    name=each.name,
-                    pid=each.pid,
-                    running=each.load,
-                    rss_mb=each.rss_mb,
-                    silent_s=each.silent_s,
-                    isolated=each.isolated,
-                )
-                for each in workers
-            ),
+            workers=tuple(workers),
             pool=pool,
             attention=(*no_pool, *stuck),
             limit=what_limits(

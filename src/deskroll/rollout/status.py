@@ -10,7 +10,7 @@ from deskroll.desktops.pool import PoolStatus
 from deskroll.desktops.pool.meter import NOTHING_LIMITS
 from deskroll.models.base import EndpointLoad
 from deskroll.report.words import counted
-from deskroll.rollout.backends import WorkerVitals
+from deskroll.rollout.backends import WorkerStatus
 from deskroll.rollout.engine import JobStatus
 from deskroll.rollout.orders import Activity
 from deskroll.rollout.tally import Standing
@@ -24,17 +24,6 @@ _BUSY = {Stage.SETUP: "set-up", Stage.SCORE: "evaluation"}
 
 
 _FAILING_S = 15.0
-
-
-class WorkerStatus(Record, frozen=True, omit_defaults=False):
-    """One worker."""
-
-    name: str
-    pid: int
-    running: int
-    rss_mb: float
-    silent_s: float
-    isolated: bool
 
 
 class RunStatus(Record, frozen=True, omit_defaults=False):
@@ -72,12 +61,12 @@ class RunStatus(Record, frozen=True, omit_defaults=False):
     """What limits now, in one line."""
 
 
-def ran_by(workers: Sequence[WorkerVitals]) -> dict[int, float]:
+def ran_by(workers: Sequence[WorkerStatus]) -> dict[int, float]:
     """The running time that each worker said last, by its pid: what its episodes' stages have taken counts by that."""
     return {worker.pid: worker.vitals.ran_s for worker in workers}
 
 
-def endpoints_of(workers: Sequence[WorkerVitals]) -> list[EndpointLoad]:
+def endpoints_of(workers: Sequence[WorkerStatus]) -> list[EndpointLoad]:
     """Each model server that was asked anything, over all workers."""
     merged: dict[str, EndpointLoad] = {}
     for worker in workers:
@@ -109,7 +98,7 @@ def _merge(one: EndpointLoad, other: EndpointLoad) -> EndpointLoad:
 
 
 def attention(
-    activities: Sequence[Activity], endpoints: Sequence[EndpointLoad], workers: Sequence[WorkerVitals], after: float
+    activities: Sequence[Activity], endpoints: Sequence[EndpointLoad], workers: Sequence[WorkerStatus], after: float
 ) -> list[str]:
     """What does not answer, and for how long."""
     lines = []

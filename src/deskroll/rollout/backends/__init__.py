@@ -1,5 +1,5 @@
 """Where episodes run: one file a backend, all behind one small interface."""
 
-from deskroll.rollout.backends.base import Backend, BackendContext, WorkerVitals, backend_kind
+from deskroll.rollout.backends.base import Backend, BackendContext, WorkerStatus, backend_kind
 
-__all__ = ["Backend", "BackendContext", "WorkerVitals", "backend_kind"]
+__all__ = ["Backend", "BackendContext", "WorkerStatus", "backend_kind"]

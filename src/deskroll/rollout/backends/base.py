@@ -23,19 +23,19 @@ from deskroll.rollout.spec import Definition
 from deskroll.types import Episode, EpisodeKey, Record
 
 
-class WorkerVitals(Record, frozen=True):
-    """One worker, as status and watchdog see it."""
+class WorkerStatus(Record, frozen=True, omit_defaults=False):
+    """One worker."""
 
     name: str
     pid: int
-    vitals: Vitals
-    """What it said last."""
-    load: int = 0
+    running: int = 0
     """How many attempts it was ordered and has not ended: what is so now, whatever it said last."""
     rss_mb: float = 0.0
     silent_s: float = 0.0
     """How long nothing was heard of it."""
     isolated: bool = False
+    vitals: Vitals = Vitals()
+    """What it said last."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Backend(Plugin):
         """Write down where an attempt stands: its stack and its screen, in its folder."""
 
     @abstractmethod
-    def workers(self) -> list[WorkerVitals]:
+    def workers(self) -> list[WorkerStatus]:
         """What every worker does."""
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from deskroll.errors import DeskrollError, WorkerLost
 from deskroll.events import EventSink
-from deskroll.rollout.backends.base import Backend, BackendContext, WorkerVitals
+from deskroll.rollout.backends.base import Backend, BackendContext, WorkerStatus
 from deskroll.rollout.backends.runner import AttemptRunner
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.context import Leases, ProcessContext
@@ -84,12 +84,12 @@ class InlineBackend(Backend):
         self._dumps.add(task)
         task.add_done_callback(self._dumps.discard)
 
-    def workers(self) -> list[WorkerVitals]:
+    def workers(self) -> list[WorkerStatus]:
         """This process."""
         if self._runner is None:
             return []
         vitals = self._runner.vitals()
-        return [WorkerVitals(name="inline", pid=os.getpid(), vitals=vitals, load=vitals.running)]
+        return [WorkerStatus(name="inline", pid=os.getpid(), vitals=vitals, running=vitals.running)]
 
     def _require(self) -> AttemptRunner:
         if self._runner is None:

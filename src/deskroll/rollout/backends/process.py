@@ -24,7 +24,7 @@ from deskroll.events import Event, EventSink, WorkerDied, WorkerLogged, WorkerSt
 from deskroll.host.supervise import Supervisor
 from deskroll.host.zygote import READY_S
 from deskroll.report.words import counted
-from deskroll.rollout.backends.base import Backend, BackendContext, WorkerVitals
+from deskroll.rollout.backends.base import Backend, BackendContext, WorkerStatus
 from deskroll.rollout.backends.wire import Setup
 from deskroll.rollout.backends.worker_handle import WorkerHandle
 from deskroll.rollout.backends.zygote import WorkerZygote
@@ -146,9 +146,9 @@ class ProcessBackend(Backend):
         if (handle := self._of(key, attempt)) is not None:
             handle.dump(key, attempt, why)
 
-    def workers(self) -> list[WorkerVitals]:
+    def workers(self) -> list[WorkerStatus]:
         """What every worker does."""
-        return [msgspec.structs.replace(handle.vitals(), load=handle.load) for handle in self._handles]
+        return [handle.status() for handle in self._handles]
 
     async def _count_kept(self, attempts: Collection[AttemptName]) -> int:
         return sum(await asyncio.gather(*(handle.give_back(attempts) for handle in self._handles)))

@@ -16,7 +16,7 @@ from deskroll.clocks import running_time, time_limit
 from deskroll.errors import BackendLost, ConfigError, DeskrollError, StoreError, WorkerLost, plain
 from deskroll.events import Event
 from deskroll.host.supervise import lost_work
-from deskroll.rollout.backends.base import WorkerVitals
+from deskroll.rollout.backends.base import WorkerStatus
 from deskroll.rollout.backends.wire import (
     Beat,
     Broken,
@@ -208,11 +208,12 @@ class WorkerHandle:
             case Ready():
                 pass
 
-    def vitals(self) -> WorkerVitals:
+    def status(self) -> WorkerStatus:
         """What it does."""
-        return WorkerVitals(
+        return WorkerStatus(
             name=f"worker {self.pid}",
             pid=self.pid,
+            running=self.load,
             vitals=self._vitals,
             rss_mb=self.rss_mb(),
             silent_s=self.silent_s,
