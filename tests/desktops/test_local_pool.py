@@ -138,7 +138,11 @@ async def test_a_wedged_desktop_counts_as_broken(provider: LocalProvider, what: 
                     "for n in $(seq 40); do python3 -c 'x = bytearray(8 << 20); import time; time.sleep(86400)' & done"
                 )
                 await desktop.launch(["sh", "-c", eat])
-        words = {"screen": "Xvfb|X server|answer", "disk": "no space left", "memory": "no memory left|gone|lost|died"}
+        words = {
+            "screen": "Xvfb|X server|answer",
+            "disk": "no space left",
+            "memory": "no memory left|gone|lost|died|killed",
+        }
 
         async def broken() -> str:
             try:

@@ -8,7 +8,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from deskroll.events import EndpointAnswering, EndpointSilent
-from deskroll.models.client import ModelClient
+from deskroll.models.openai import OpenAIModel
 from deskroll.models.settings import ModelSettings
 from tests.models.servers import QUESTION, Noted, said
 from tests.rollout.conftest import until
@@ -31,7 +31,7 @@ async def test_silence_and_its_end_are_told_once() -> None:
     app.router.add_post("/v1/chat/completions", gate.answer)
     async with TestServer(app) as server:
         settings = ModelSettings.model_validate({"base_url": str(server.make_url("/v1")), "timeout": 60})
-        async with ModelClient(settings, sink=sink, silent_after=0.05, env={}) as model:
+        async with OpenAIModel(settings, sink=sink, silent_after=0.05, env={}) as model:
             asked = [asyncio.create_task(model.complete(QUESTION)) for _ in range(3)]
             await until(sink.troubles, "the silence is told")
             (silent,) = sink.troubles()

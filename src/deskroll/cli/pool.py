@@ -103,15 +103,17 @@ def serve(
 
     Desktops that a killed pool has left behind are taken over or removed at the start.
     """
+    from deskroll.config import check  # noqa: PLC0415
     from deskroll.desktops.base import DesktopSpec  # noqa: PLC0415
     from deskroll.desktops.pool import PoolConfig, Quotas  # noqa: PLC0415
 
-    config = PoolConfig(
-        num_vms=num_vms,
-        min_vms=min_vms,
-        spec=DesktopSpec(width=size[0], height=size[1]),
-        quotas=Quotas(each=quotas[0], named=quotas[1]),
-    )
+    settings = {
+        "num_vms": num_vms,
+        "min_vms": min_vms,
+        "spec": DesktopSpec(width=size[0], height=size[1]),
+        "quotas": Quotas(each=quotas[0], named=quotas[1]),
+    }
+    config = check(PoolConfig, settings, "pool serve")
     asyncio.run(_serve(provider, options, config, clients, listen))
 
 
