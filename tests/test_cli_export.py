@@ -75,7 +75,7 @@ def test_a_folder_that_is_not_empty_is_refused_and_forced(shell: Shell, full_run
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("nowhere", "--to", "osworld", "--output", "out"), "is no run and holds none"),
+        (("nowhere", "--to", "osworld", "--output", "out"), "is not a run and holds none"),
         (("RUN", "--to", "csv", "--output", "out"), "is not one of"),
         (("RUN", "--to", "osworld"), "--output"),
         (("RUN", "--to", "osworld", "--output", "out", "--fps", "3"), "--fps belongs to --to video"),
@@ -225,7 +225,7 @@ def test_what_cannot_be_replayed_is_refused(desktops: Shell, played: Path) -> No
     assert "no episode of task '', sample 3" in desktops("replay", str(run), "--sample", "3", code=2).err
     assert "has no attempt 7" in desktops("replay", str(run), "--attempt", "7", code=2).err
     assert "go with a run" in desktops("replay", str(attempt), "--task", "note", code=2).err
-    assert "is no run and holds none" in desktops("replay", "tasks", code=2).err
+    assert "is not a run and holds none" in desktops("replay", "tasks", code=2).err
     assert "there is no provider 'nope'" in desktops("replay", str(run), "--provider", "nope", code=2).err
     steps = [json.loads(line) for line in (attempt / "steps.jsonl").read_text().splitlines()]
     (attempt / "steps.jsonl").write_text("".join(f"{json.dumps(step | {'screen': ''})}\n" for step in steps))

@@ -119,7 +119,7 @@ def _read(file: Path) -> bytes:
         (["serve", "--provider", "sim", "-o", "boot=soon"], "boot"),
         (["serve", "--provider", "sim", "-o", "boot"], "KEY=VALUE"),
         (["serve", "--provider", "local", "-o", "boot=1"], "isolation"),
-        (["serve", "--provider", "sim", "--quota", "many"], "no quota"),
+        (["serve", "--provider", "sim", "--quota", "many"], "not a quota"),
         (["serve", "--num-vms", "2", "--min-vms", "3", "--provider", "sim"], "min_vms is 3"),
         (["resize", "2", "--min-vms", "3"], "--min-vms 3"),
     ],

@@ -108,7 +108,7 @@ def test_the_traceback_is_shown(shell: Shell) -> None:
         (["results/good", "other"], "has no episode of task 'other', sample 0; tasks: task-0, task-1"),
         (["results/good", "task-0", "--sample", "7"], "no episode of task 'task-0', sample 7; samples of it: 0"),
         (["results/good", "task-0#3"], "has no attempt 3"),
-        (["nowhere", "x"], "nowhere is no run and holds none"),
+        (["nowhere", "x"], "nowhere is not a run and holds none"),
     ],
 )
 def test_what_is_not_there(shell: Shell, args: list[str], said: str) -> None:

@@ -127,10 +127,10 @@ def test_an_override_may_be_a_list_or_null() -> None:
         ("endpoints:\n- url: a\n  api_key: 12345\n", "run.yaml:3: endpoints.0.api_key: input should be a valid string"),
         ("labels:\n  x: y\n", "run.yaml:2: labels.x: input should be a valid integer, unable to parse string as an integer (it is 'y')"),
         ("name: a\nmode: eval\nname: b\n", "run.yaml:3: name is there twice, first on line 1"),
-        ("pool:\n  num_vms: [1\nname: a\n", "run.yaml:3: it is no valid YAML: expected ',' or ']'"),
+        ("pool:\n  num_vms: [1\nname: a\n", "run.yaml:3: it is not valid YAML: expected ',' or ']'"),
         ("- a\n- b\n", "run.yaml: it holds a list; allowed: fields with their values"),
-        ("name: !!python/object:os.system x\n", "run.yaml:1: it is no valid YAML: could not determine a constructor"),
-        ("a: 1\n--- \nb: 2\n", "run.yaml:2: it is no valid YAML: but found another document"),
+        ("name: !!python/object:os.system x\n", "run.yaml:1: it is not valid YAML: could not determine a constructor"),
+        ("a: 1\n--- \nb: 2\n", "run.yaml:2: it is not valid YAML: but found another document"),
     ],
 )  # fmt: skip
 def test_mistakes_in_yaml_are_named_with_their_line(write, text: str, message: str) -> None:
@@ -143,8 +143,8 @@ def test_mistakes_in_yaml_are_named_with_their_line(write, text: str, message: s
         ("[pool]\n\nnum_vm = 3\n", "run.toml:3: pool.num_vm: there is no such field; did you mean num_vms?"),
         ("pool.num_vms = 'many'\n", "run.toml:1: pool.num_vms: input should be a valid integer"),
         ("[[endpoints]]\nurl = 'a'\n[[endpoints]]\nurl = 1\n", "run.toml:4: endpoints.1.url: input should be a valid string"),
-        ("name = \n", "run.toml:1: it is no valid TOML: Invalid value"),
-        ("name = 'a'\nname = 'b'\n", "run.toml:2: it is no valid TOML: Cannot overwrite a value"),
+        ("name = \n", "run.toml:1: it is not valid TOML: Invalid value"),
+        ("name = 'a'\nname = 'b'\n", "run.toml:2: it is not valid TOML: Cannot overwrite a value"),
     ],
 )  # fmt: skip
 def test_mistakes_in_toml_are_named_with_their_line(write, text: str, message: str) -> None:
@@ -167,8 +167,8 @@ def test_every_mistake_is_named_at_once(write) -> None:
         ("name", "--set name: it gives no value; write it as field.subfield=value"),
         ("=3", "--set =: it names no setting"),
         ("pool..x=3", "--set pool..x=: it names no setting"),
-        ("name=[1, 2", "--set name: the value is no YAML (expected ',' or ']'"),
-        ("name=*.json", "--set name: the value is no YAML (expected alphabetic or numeric character"),
+        ("name=[1, 2", "--set name: the value is not valid YAML (expected ',' or ']'"),
+        ("name=*.json", "--set name: the value is not valid YAML (expected alphabetic or numeric character"),
         ("mode.x=1", "--set mode.x: mode: input should be 'eval' or 'train'"),
     ],
 )  # fmt: skip
@@ -178,7 +178,7 @@ def test_mistakes_in_overrides_are_named(override: str, message: str) -> None:
 
 def test_a_scalar_has_no_fields_to_override(write) -> None:
     message = _error(write("name: a\n"), "name.x=1")
-    assert message == "--set name.x: name is no mapping, so it has no field x; set name as a whole"
+    assert message == "--set name.x: name is not a mapping, so it has no field x; set name as a whole"
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
     assert _error(tmp_path / "none.yaml") == "none.yaml: there is no such file"
     assert _error(tmp_path / "run.ini") == "run.ini: the suffix is '.ini'; allowed: .yaml, .yml, .toml"
-    assert _error(tmp_path / "latin.yaml") == "latin.yaml: byte 6 is no UTF-8; save the file as UTF-8"
+    assert _error(tmp_path / "latin.yaml") == "latin.yaml: byte 6 is not UTF-8; save the file as UTF-8"
     assert _error(tmp_path / "folder.yaml") == "folder.yaml: it cannot be read: Is a directory"
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_layers import ROWS
+
 ROOT = Path(__file__).parent.parent
 READMES = [ROOT / "README.md", ROOT / "README.zh.md"]
 PAGES = [*READMES, ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -39,6 +41,11 @@ def test_python_in_the_readme_runs(code: str, tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_the_layers_are_drawn_as_they_are() -> None:
+    drawn = re.findall(r"^ {6}([a-z_]+(?:  ?[a-z_]+)*)(?: {3}.*)?$", (ROOT / "AGENTS.md").read_text(), re.M)
+    assert [set(row.split()) for row in drawn] == list(reversed(ROWS))
 
 
 def test_the_page_of_settings_is_made_from_them() -> None:

@@ -64,9 +64,9 @@ def test_an_unknown_kind_is_a_bug_of_the_caller() -> None:
         ("no_such_package_here.mod:Agent", "agent 'no_such_package_here.mod:Agent': there is no module 'no_such_package_here'"),
         ("json.nothing:Agent", "agent 'json.nothing:Agent': there is no module 'json.nothing'"),
         ("json:JSONDecodr", "agent 'json:JSONDecodr': json has no JSONDecodr; did you mean JSONDecoder?"),
-        ("json:", "agent 'json:' is no path; write package.module:Attribute"),
-        (":x", "agent ':x' is no path"),
-        ("a-b:x", "agent 'a-b:x' is no path"),
+        ("json:", "agent 'json:' is not a path; write package.module:Attribute"),
+        (":x", "agent ':x' is not a path"),
+        ("a-b:x", "agent 'a-b:x' is not a path"),
     ],
 )  # fmt: skip
 def test_a_wrong_path_says_what_is_not_there(path: str, message: str) -> None:

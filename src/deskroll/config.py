@@ -131,7 +131,9 @@ def _assignment(override: str) -> tuple[str, object]:
     try:
         return name.strip(), yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"--set {name.strip()}: the value is no YAML ({_yaml_problem(error)}); quote it") from None
+        raise ConfigError(
+            f"--set {name.strip()}: the value is not valid YAML ({_yaml_problem(error)}); quote it"
+        ) from None
 
 
 def _refuse_halves(document: _Document) -> None:
@@ -147,7 +149,7 @@ def _refuse_halves(document: _Document) -> None:
                 left.extend(((*keys, str(key)), each) for key, each in inner)
         elif isinstance(value, str) and not _is_whole(value):
             raise ConfigError(
-                f"{document.place(keys)}: it is {value!a}: a part of it is no UTF-8; rename what it "
+                f"{document.place(keys)}: it is {value!a}: a part of it is not UTF-8; rename what it "
                 "names, or use a locale that knows UTF-8 (LC_ALL=C.UTF-8)"
             )
 
@@ -168,7 +170,7 @@ def _laid_over(data: Mapping[str, object], keys: Keys, value: object, typed: str
     if inner is None:
         inner = {}
     if not isinstance(inner, Mapping):
-        raise ConfigError(f"{typed}: {key} is no mapping, so it has no field {rest[0]}; set {key} as a whole")
+        raise ConfigError(f"{typed}: {key} is not a mapping, so it has no field {rest[0]}; set {key} as a whole")
     return {**data, key: _laid_over(inner, rest, value, typed)}
 
 
@@ -185,7 +187,7 @@ def _read(path: Path) -> _Document:
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except OSError as error:
         raise ConfigError(f"{path}: it cannot be read: {error.strerror}") from None
     return reader(str(path), text)
@@ -216,7 +218,7 @@ def _read_yaml(name: str, text: str) -> _Document:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{name}:{mark.line + 1}" if mark else name
-        raise ConfigError(f"{where}: it is no valid YAML: {_yaml_problem(error)}") from None
+        raise ConfigError(f"{where}: it is not valid YAML: {_yaml_problem(error)}") from None
     return _Document(name, _fields(data, name), lines)
 
 
@@ -254,7 +256,7 @@ def _read_toml(name: str, text: str) -> _Document:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         at = re.search(r" \(at line (\d+), column \d+\)", str(error))
         where, problem = (f"{name}:{at[1]}", str(error).replace(at[0], "")) if at else (name, str(error))
-        raise ConfigError(f"{where}: it is no valid TOML: {problem}") from None
+        raise ConfigError(f"{where}: it is not valid TOML: {problem}") from None
     return _Document(name, data, _index_toml(text))
 
 

@@ -64,7 +64,7 @@ def import_file(kind: str, name: str, file: Path) -> ModuleType:
     _look_in(file.parent)
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
-        raise InputError(f"{kind} {name!r}: {str(file)!r} is no Python file")
+        raise InputError(f"{kind} {name!r}: {str(file)!r} is not a Python file")
     module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
     try:
         with foreign_code(f"{kind} {name!r}: {file.name} cannot be imported"):

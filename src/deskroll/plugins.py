@@ -61,7 +61,7 @@ def load_plugin(kind: str, name: str, base: type[P], registry: Registry | None =
     part = (registry or Registry()).load(kind, name)
     if advice := base.advice(name, part):
         raise InputError(f"{name!r} {advice}")
-    what = f"{name!r} is no {kind.replace('_', ' ')}"
+    what = f"{name!r} is not a valid {kind.replace('_', ' ')}"
     if not (isinstance(part, type) and issubclass(part, base)):
         raise InputError(
             f"{what}: it is not made from {base.__module__.removesuffix('.base')}.{base.__name__}; see docs/plugins.md"

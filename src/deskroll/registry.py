@@ -151,7 +151,7 @@ class Registry:
         by_path = entry.name == entry.target
         file = file_of(entry.target) if by_path else None
         if by_path and not _is_path("file" if file else module_name, attribute):
-            raise InputError(f"{kind} {name!r} is no path; write package.module:Attribute, or file.py:Attribute")
+            raise InputError(f"{kind} {name!r} is not a path; write package.module:Attribute, or file.py:Attribute")
         if file is not None:
             part: object = import_file(kind, name, file)
         else:

@@ -26,7 +26,7 @@ R = TypeVar("R", bound=Record)
 def checked(record: R, kind: type[R]) -> R:
     """The record, when every field is of its type: where people write them in Python, nothing has looked yet."""
     if not isinstance(record, kind):
-        raise InputError(f"{record!r} is no {kind.__name__}")
+        raise InputError(f"{record!r} is not a {kind.__name__}")
     try:
         return msgspec.convert(msgspec.to_builtins(record), kind)
     except (msgspec.ValidationError, TypeError) as error:
@@ -225,7 +225,7 @@ class Decision(Record, frozen=True):
         """TypeError for what is no action: where it is made, and so where it can be mended."""
         for action in self.actions:
             if not isinstance(action, ACTIONS):
-                raise TypeError(f"{action!r:.200} is no action; see deskroll.actions for those that there are")
+                raise TypeError(f"{action!r:.200} is not an action; see deskroll.actions for those that there are")
 
 
 class Step(Record, frozen=True):

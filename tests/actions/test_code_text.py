@@ -58,7 +58,7 @@ def test_what_stands_before_the_code_is_the_thought() -> None:
         ("``````", "there is no code in the reply"),
         ("```python\n```", "there is no code in the reply"),
         ("```python\n# nothing\n```", "the source does nothing"),
-        ("```python\npyautogui.click(\n```", "no valid Python"),
+        ("```python\npyautogui.click(\n```", "not valid Python"),
         ("```bash\nls\n```", "a block is of bash; write it"),
     ],
 )
@@ -100,4 +100,4 @@ def test_any_block_is_json_or_an_action_error(block: str) -> None:
     try:
         objects(block)
     except ActionError as error:
-        assert "no JSON" in str(error)
+        assert "not valid JSON" in str(error)

@@ -100,7 +100,7 @@ def test_null_parameters_are_none() -> None:
         ({"action_type": "CLICK", "parameters": {}, "x": 2}, "CLICK: x and y go together"),
         ({"action_type": "CLICK", "parameters": [1, 2]}, "CLICK.parameters is [1, 2]; allowed: an object"),
         ({"action_type": "TYPING", "text": 5}, "TYPING.text is 5; allowed: a string"),
-        ({"action_type": "PRESS", "key": "retrun"}, "PRESS.key is 'retrun', which is no key; did you mean return"),
+        ({"action_type": "PRESS", "key": "retrun"}, "PRESS.key is 'retrun', which is not a key; did you mean return"),
         ({"action_type": "PRESS", "key": 5}, "PRESS.key is 5; allowed: a string"),
         ({"action_type": "HOTKEY", "keys": "ctrl+s"}, "HOTKEY.keys is 'ctrl+s'; allowed: a list of keys, e.g. ['ctrl', 's']"),
         ({"action_type": "HOTKEY", "keys": ["ctrl", 5]}, "HOTKEY.keys[1] is 5; allowed: a string"),

@@ -132,9 +132,9 @@ def test_words_at_the_end_stay_outside_a_script() -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("pyautogui.click(1, 2)\npyautogui.click(", "line 2 is no valid Python: '(' was never closed"),
+        ("pyautogui.click(1, 2)\npyautogui.click(", "line 2 is not valid Python: '(' was never closed"),
         ("a\x00b", "the source "),
-        ("return 5", "line 1 is no valid Python: 'return' outside function"),
+        ("return 5", "line 1 is not valid Python: 'return' outside function"),
         ("", "the source does nothing; write at least one call, or one of WAIT, DONE, FAIL"),
         (PREAMBLE, "the source does nothing"),
         ("x = 1\nWAIT\npyautogui.click(x, x)", "line 2: WAIT stands amid a script"),
@@ -145,14 +145,14 @@ def test_words_at_the_end_stay_outside_a_script() -> None:
         ("pyautogui.click(1, x=1)", "line 1, click: x is given twice"),
         ("pyautogui.sleep(1, 2)", "line 1, sleep: 2 arguments; its parameters: seconds"),
         ("pyautogui.click(1, 2, button='lfet')", "line 1, click: button is 'lfet'; did you mean left?"),
-        ("pyautogui.press('retrun')", "line 1, press: key is 'retrun', which is no key; did you mean return"),
+        ("pyautogui.press('retrun')", "line 1, press: key is 'retrun', which is not a key; did you mean return"),
         ("pyautogui.press('a', 'b')", "line 1, press: presses is 'b'; allowed: a whole number"),
         ("pyautogui.press(5)", "line 1, press: keys is 5; allowed: a key, or a list of keys"),
         ("pyautogui.hotkey()", "line 1, hotkey: HOTKEY.keys is empty"),
         ("time.sleep('a')", "line 1, sleep: seconds is 'a'; allowed: a number"),
         ("time.sleep(1000)", "line 1, sleep: WAIT.seconds is 1000.0; allowed: 0 to 300"),
         ("pyautogui.write('\\x1b')", "line 1, write: TYPING.text holds '\\x1b' at character 0"),
-        ("(" * 5000, "line 1 is no valid Python: too many nested parentheses"),
+        ("(" * 5000, "line 1 is not valid Python: too many nested parentheses"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_line(source: str, message: str) -> None:

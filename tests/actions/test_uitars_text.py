@@ -150,7 +150,7 @@ WRONG = {
     "Action: drag(start_box='(1,2)')": "drag: end_box is missing",
     "Action: scroll(start_box='(1,2)', direction='diagonal')": "direction is 'diagonal'; allowed: up, down, left",
     "Action: hotkey(key='')": "hotkey: key is missing",
-    "Action: hotkey(key='ctrl hyperspace')": "'hyperspace', which is no key",
+    "Action: hotkey(key='ctrl hyperspace')": "'hyperspace', which is not a key",
     "Action: type()": "type: content is missing",
     "Action: type(content='\x07')": "which cannot be sent",
 }

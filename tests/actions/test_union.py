@@ -89,9 +89,9 @@ def test_what_does_not_fit_is_named(action: Action, message: str) -> None:
 
 
 def test_a_key_is_checked_where_it_stands() -> None:
-    with pytest.raises(ActionError, match=r"^HOTKEY\.keys\[1\] is '\\x00', which is no key"):
+    with pytest.raises(ActionError, match=r"^HOTKEY\.keys\[1\] is '\\x00', which is not a key"):
         check(Hotkey(("ctrl", "\x00")), WIDTH, HEIGHT)
-    with pytest.raises(ActionError, match=r"^KEY_DOWN\.key is 'retur', which is no key; did you mean return"):
+    with pytest.raises(ActionError, match=r"^KEY_DOWN\.key is 'retur', which is not a key; did you mean return"):
         check(KeyDown("retur"), WIDTH, HEIGHT)
 
 

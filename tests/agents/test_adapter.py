@@ -61,7 +61,7 @@ async def test_it_goes_on_with_what_is_seen() -> None:
     assert (await agent.act(BEGIN)).actions == (Click("left", 1, 2),)
     broken = await agent.act(LATER)
     assert broken.actions == ()
-    assert "no valid Python" in broken.problem
+    assert "not valid Python" in broken.problem
     assert (await agent.act(Observation(results=(broken.problem,)))).actions == (Done(),), "it is shown the last screen"
 
 

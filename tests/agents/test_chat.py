@@ -256,5 +256,5 @@ def test_agents_are_chosen_by_name_and_their_options_checked() -> None:
     ],
 )
 def test_what_is_no_agent_is_refused(path: str, lacks: str) -> None:
-    with pytest.raises(InputError, match=f"is no agent: {lacks}"):
+    with pytest.raises(InputError, match=f"is not a valid agent: {lacks}"):
         agent_kind(path)

@@ -128,7 +128,7 @@ WRONG = [
     (use("a", "left_click", coordinate="here"), "coordinate is 'here'"),
     (use("a", "jump"), "action is 'jump'"),
     (use("a", "zoom", region=[0, 0, 1, 1]), "zoom is not offered here"),
-    ({"type": "tool_use", "id": "a", "name": "wait", "input": [1]}, "the input is no object"),
+    ({"type": "tool_use", "id": "a", "name": "wait", "input": [1]}, "the input is not an object"),
     ({"type": "tool_use", "id": "a", "name": "", "input": {}}, "action is 'unnamed'"),
 ]
 

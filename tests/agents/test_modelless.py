@@ -135,8 +135,8 @@ async def test_who_looks_for_elements_must_be_shown_some() -> None:
     ("metadata", "play", "words"),
     [
         ({}, "solution", "task 'task-1': solution is missing"),
-        ({"solution": 5}, "solution", "solution is no list of actions"),
-        ({"solution": "FAIL"}, "solution", "solution is no list of actions"),
+        ({"solution": 5}, "solution", "solution is not a list of actions"),
+        ({"solution": "FAIL"}, "solution", "solution is not a list of actions"),
         ({"solution": [CLICK, "JUMP"]}, "solution", r"task 'task-1': solution\[1\]: a bare action is 'JUMP'"),
         (
             {"solution": [{"action_type": "CLICK", "x": 9999, "y": 1}]},

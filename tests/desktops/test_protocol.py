@@ -267,8 +267,8 @@ async def test_terminal_and_platform(server: Server) -> None:
 # --- bad requests ---------------------------------------------------------------------------------------------------
 
 BAD: list[tuple[str, str, dict[str, Any], int, str]] = [
-    ("POST", "/execute", {"data": b"{broken", "headers": {"Content-Type": "application/json"}}, 400, "no valid JSON"),
-    ("POST", "/execute", {"data": b"\xff\xfe\x00"}, 400, "no valid JSON"),
+    ("POST", "/execute", {"data": b"{broken", "headers": {"Content-Type": "application/json"}}, 400, "not valid JSON"),
+    ("POST", "/execute", {"data": b"\xff\xfe\x00"}, 400, "not valid JSON"),
     ("POST", "/execute", {"data": b"[1, 2]"}, 400, "Expected `object`"),
     ("POST", "/execute", {"json": {}}, 400, "command is empty"),
     ("POST", "/execute", {"json": {"command": 7}}, 400, "command"),
@@ -280,8 +280,8 @@ BAD: list[tuple[str, str, dict[str, Any], int, str]] = [
     ("POST", "/run_bash_script", {"json": {"script": ""}}, 400, "Script not supplied"),
     ("POST", "/run_bash_script", {"json": {"script": "x", "timeout": "soon"}}, 400, "timeout"),
     ("POST", "/file", {}, 400, "file_path is required"),
-    ("POST", "/file", {"data": {"file_path": "/dev/zero"}}, 400, "no plain file"),
-    ("POST", "/file", {"data": {"file_path": "/home"}}, 400, "no plain file"),
+    ("POST", "/file", {"data": {"file_path": "/dev/zero"}}, 400, "not a regular file"),
+    ("POST", "/file", {"data": {"file_path": "/home"}}, 400, "not a regular file"),
     ("POST", "/file", {"data": {"file_path": "a\0b"}}, 400, "NUL"),
     ("POST", "/file", {"data": {"file_path": "../../../../etc/shadow"}}, 404, "not found"),
     ("POST", "/setup/upload", {}, 400, "required"),

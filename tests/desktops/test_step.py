@@ -55,7 +55,7 @@ async def test_what_the_agent_got_wrong_is_a_result(desktop: GuestDesktop) -> No
     result = await desktop.step([Press(key="retrun")], settle=None)
     assert "did you mean return" in result.results[0].error
     for action in (ToolCall(name="x"), Answer(text="x")):
-        assert "no action of a desktop" in (await desktop.step([action], settle=None)).results[0].error
+        assert "not an action of a desktop" in (await desktop.step([action], settle=None)).results[0].error
 
 
 async def test_done_and_wait_do_nothing_to_the_screen(desktop: GuestDesktop) -> None:

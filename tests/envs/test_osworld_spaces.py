@@ -118,7 +118,7 @@ def test_a_call_is_read(space: str, arguments: object, expected: list[Action]) -
             {"code": "# so\npyautogui.click(tag_1)\npyautogui.press('retrun')"},
             "line 3, press: key is 'retrun'",
         ),
-        ("pyautogui", {"code": "pyautogui.click("}, "no valid Python"),
+        ("pyautogui", {"code": "pyautogui.click("}, "not valid Python"),
         ("pyautogui", {"code": ""}, "does nothing"),
         ("claude_computer_use", {"action": "left_click", "coordinate": [5]}, "coordinate"),
         ("claude_computer_use", {"action": "left_click", "mark": 0}, "mark is 0"),

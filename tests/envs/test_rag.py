@@ -151,13 +151,13 @@ async def test_a_task_has_its_own_corpus(tmp_path: Path, corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("c.jsonl", '{"text": "a"}\n{', r"c\.jsonl:2: it is no valid JSON"),
+        ("c.jsonl", '{"text": "a"}\n{', r"c\.jsonl:2: it is not valid JSON"),
         ("c.jsonl", '{"id": "a"}\n', r"c\.jsonl:1: a document needs a text in one of text, contents, content"),
         ("c.json", '[{"text": "a"}, 3]', r"c\.json\[1\]: a document needs a text"),
         ("c.jsonl", "", "there is no text in it"),
         ("c.jsonl", '{"text": "  "}', r"c\.jsonl:1: a document needs a text"),
         ("c.jsonl", '{"text": true}', r"c\.jsonl:1: a document needs a text"),
-        ("c.jsonl", '{"text": "a \\ud800 b"}', r"c\.jsonl:1: it is no valid JSON"),
+        ("c.jsonl", '{"text": "a \\ud800 b"}', r"c\.jsonl:1: it is not valid JSON"),
         ("c.pdf", "", "allowed: a folder, .json or .jsonl"),
     ],
 )

@@ -53,7 +53,7 @@ def test_what_is_no_text_or_leads_out_is_passed_over_and_counted(
         assert sources(corpus) == {"ants.txt", "inside.txt"}
     (line,) = caplog.messages
     assert line.endswith(
-        "1 JSON without a text, 2 broken links, 1 hidden, 1 linked folders, 1 linked from outside, 2 no UTF-8 text, "
+        "1 JSON without a text, 2 broken links, 1 hidden, 1 linked folders, 1 linked from outside, 2 not UTF-8 text, "
         "2 of other kinds"
     )
 
@@ -70,7 +70,7 @@ def test_an_error_in_a_file_whose_name_is_no_utf8_can_be_printed(tmp_path: Path,
     Path(os.fsdecode(os.fsencode(corpus) + b"/\xff.json")).write_text("{")
     with pytest.raises(InputError) as caught:
         opened(corpus, RagSettings(cache=tmp_path / "cache"))
-    assert "\ufffd.json: it is no valid JSON" in str(caught.value).encode().decode()
+    assert "\ufffd.json: it is not valid JSON" in str(caught.value).encode().decode()
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_file_of_documents_is_not_held_in_memory(tmp_path: Path) -> None:
 
 def test_a_line_that_is_no_utf8_is_named(tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_bytes(b'{"text": "a"}\n{"text": "\xff"}\n')
-    with pytest.raises(InputError, match=r"c\.jsonl:2: it is no UTF-8 text; save it as UTF-8"):
+    with pytest.raises(InputError, match=r"c\.jsonl:2: it is not UTF-8 text; save it as UTF-8"):
         list(Corpus(tmp_path / "c.jsonl").documents())
 
 

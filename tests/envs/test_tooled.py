@@ -131,5 +131,5 @@ def test_kinds_by_name_and_by_path() -> None:
     "path", ["deskroll.envs.math:evaluate", "deskroll.envs.base:TurnResult", "tests.envs.test_tooled:TASK"]
 )
 def test_what_is_no_environment_is_refused(path: str) -> None:
-    with pytest.raises(InputError, match="is no env"):
+    with pytest.raises(InputError, match="is not a valid env"):
         env_kind(path)

@@ -232,7 +232,7 @@ def test_settings_are_checked() -> None:
         "wiki.lan#x", "wiki.lan?", "wiki.lan/", ".lan", ".", "a..b", "wiki.lan:0", "wiki.lan:", "fd00::7", "[v1.x]",
         "[fe80::1%lo]", " a",
     ):  # fmt: skip
-        with pytest.raises(ConfigError, match=r"allow_hosts: .* is no host; write name, name:port"):
+        with pytest.raises(ConfigError, match=r"allow_hosts: .* is not a host; write name, name:port"):
             env_settings(kind, {"allow_hosts": [wrong]}, "web")
     for wrong_option in ({"search": "bing"}, {"top_k": 0}, {"page_mb": 0}, {"page_chars": 50_000}, {"api_key": "x"}):
         with pytest.raises(ConfigError):

@@ -144,7 +144,7 @@ async def test_names_that_lead_to_what_is_not_public(name: str) -> None:
     async with site({}) as served, web_env(served.port, names=names, sockets=sockets) as env:
         result = await visit(env, "http://evil.example/secret")
         assert result.startswith("error: http://evil.example/secret: ")
-        assert ("no public address" in result) == bool(REFUSED_ANSWERS[name])
+        assert ("not a public address" in result) == bool(REFUSED_ANSWERS[name])
         assert sockets.dialled == []
         assert "283 kilometres" in await visit(env, served.url("/good"))
 
@@ -155,7 +155,7 @@ async def test_a_name_that_says_something_else_when_asked_again() -> None:
         assert (await visit(env, "http://rebind.example:8080/secret")).endswith("no connection")
         assert names.asked == ["rebind.example"], "asked once for one connection"
         assert sockets.dialled == ["93.184.216.34"], "and connected to what was checked"
-        assert "no public address" in await visit(env, "http://rebind.example:8080/secret")
+        assert "not a public address" in await visit(env, "http://rebind.example:8080/secret")
         assert sockets.dialled == ["93.184.216.34"]
         assert "283 kilometres" in await visit(env, served.url("/good"))
 
@@ -164,7 +164,7 @@ async def test_public_addresses_of_this_very_machine() -> None:
     names, sockets = Names(mine=[["93.184.216.34"]], other=[["93.184.216.35"]]), Sockets()
     async with site({}) as served, web_env(served.port, names=names, sockets=sockets, own=["93.184.216.34"]) as env:
         for url in ("http://mine.example:8080/secret", "http://93.184.216.34:8080/secret"):
-            assert "which is no public address; it is not visited" in await visit(env, url)
+            assert "which is not a public address; it is not visited" in await visit(env, url)
         assert sockets.dialled == []
         assert (await visit(env, "http://other.example/")).endswith("no connection")
         assert sockets.dialled == ["93.184.216.35"]
@@ -228,7 +228,7 @@ async def test_the_last_wall_is_the_socket_itself() -> None:
     async with site({}) as served:
         connector = guarded(Outside(Names(), sockets, {}), trusted=False)
         async with aiohttp.ClientSession(connector=connector) as session:
-            with pytest.raises(PageError, match="no public address"):
+            with pytest.raises(PageError, match="not a public address"):
                 await session.get(f"http://127.0.0.1:{served.port}/secret")
         assert sockets.dialled == []
 
@@ -282,9 +282,9 @@ def packed(encoding: str, data: bytes) -> bytes:
 
 ATTACKS = {
     "redirect to itself": Attack(constant(redirect("/attack")), "redirects more than 5 times"),
-    "redirect with control characters": Attack(constant(http(b"", 302, Location="/\x7f\x80")), "no address"),
+    "redirect with control characters": Attack(constant(http(b"", 302, Location="/\x7f\x80")), "not an address"),
     "redirect without a place": Attack(constant(http(b"", 302)), "answered 302 (Found)"),
-    "redirect to a page too long": Attack(constant(redirect("/" + "a" * 5000)), "no address"),
+    "redirect to a page too long": Attack(constant(redirect("/" + "a" * 5000)), "not an address"),
     "gzip bomb": Attack(lambda: packed("gzip", gzip.compress(bytes(50_000_000), 1)), "the page is empty"),
     "gzip bomb of text": Attack(lambda: packed("gzip", gzip.compress(b"ha " * 10_000_000, 1)), "first 1 MB"),
     "deflate bomb": Attack(lambda: packed("deflate", zlib.compress(b"ha " * 10_000_000, 1)), "first 1 MB"),

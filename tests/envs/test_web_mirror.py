@@ -146,7 +146,7 @@ def with_config(config: object) -> Task:
 @pytest.mark.parametrize(
     ("config", "said"),
     [({"mirrors": "x"}, "^env_config.mirrors: there is no such field; allowed: mirror"),
-     ("pages", "env_config is no mapping"), ({"mirror": 7}, "env_config.mirror is no text"),
+     ("pages", "env_config is not a mapping"), ({"mirror": 7}, "env_config.mirror is not a text"),
      ({"mirror": "../pages"}, "leads out of the tasks' folder"), ({"mirror": "/etc"}, "leads out of"),
      ({"mirror": "a\0b"}, "leads out of")],
 )  # fmt: skip
@@ -162,7 +162,7 @@ def test_preparing_looks_at_the_folders(root: Path, tmp_path: Path, monkeypatch:
     WebEnv.check_task(with_config({"mirror": "pages"}))
     WebEnv.prepare([with_config({"mirror": "pages"})], WebSettings(), folder)
     WebEnv.prepare([TASK], WebSettings(mirror=str(root)), tmp_path)
-    with pytest.raises(InputError, match=r"the mirror .*nowhere is no folder"):
+    with pytest.raises(InputError, match=r"the mirror .*nowhere is not a folder"):
         WebEnv.prepare([with_config({"mirror": "nowhere"})], WebSettings(), folder)
     (tmp_path / "empty" / "a.example").mkdir(parents=True)
     with pytest.raises(InputError, match=r"the mirror .*empty has no pages; they are expected as <host>/<path>"):

@@ -131,15 +131,15 @@ async def test_an_engine_cannot_make_us_wait_for_long() -> None:
 
 
 HOSTILE = {
-    "garbage": (http(b"\xff\xfe\x00garbage"), "no JSON"),
-    "HTML": (http("<html>Sign in</html>"), "no JSON"),
-    "nothing": (http(b""), "no JSON"),
-    "a list": (as_json([1, 2]), "no search result"),
-    "a number": (as_json(7), "no search result"),
-    "an error as a result": (as_json({"message": f"bad key {KEY}"}), "no search result"),
+    "garbage": (http(b"\xff\xfe\x00garbage"), "not JSON"),
+    "HTML": (http("<html>Sign in</html>"), "not JSON"),
+    "nothing": (http(b""), "not JSON"),
+    "a list": (as_json([1, 2]), "not a search result"),
+    "a number": (as_json(7), "not a search result"),
+    "an error as a result": (as_json({"message": f"bad key {KEY}"}), "not a search result"),
     "results of another kind": (as_json({"organic": "none", "web": 1}), "no results"),
     "results that are none": (as_json({"organic": [1, None, [], {"link": 5}, {"title": {}}]}), "no results"),
-    "deep": (http("[" * 900_000), "no JSON"),
+    "deep": (http("[" * 900_000), "not JSON"),
     "huge": (http(b'{"organic": ["' + b"a" * 3_000_000 + b'"]}'), "more than 2000000 bytes"),
     "a bomb": (http(gzip.compress(b" " * 30_000_000), Content_Encoding="gzip"), "more than 2000000 bytes"),
     "unknown packing": (http(b"x", Content_Encoding="br"), "packed as 'br'"),
@@ -194,9 +194,9 @@ def test_which_engine_is_asked() -> None:
      ({"SERPER_API_KEY": KEY}, {"search": "brave"}, "search: brave needs its key in the variable BRAVE_API_KEY"),
      ({}, {"search": "searxng"}, "search: searxng needs its address in the variable SEARXNG_URL"),
      ({"SERPER_API_KEY": f"{KEY}\n{KEY}"}, {}, "the key in SERPER_API_KEY holds characters that no key has"),
-     ({"SEARXNG_URL": f"http://u:{KEY}@s.example"}, {}, "SEARXNG_URL is no HTTP address without a password"),
-     ({"SEARXNG_URL": KEY}, {}, "SEARXNG_URL is no HTTP address"),
-     ({"SERPER_API_KEY": KEY}, {"search_url": "ftp://x"}, "search_url is no HTTP address")],
+     ({"SEARXNG_URL": f"http://u:{KEY}@s.example"}, {}, "SEARXNG_URL is not an HTTP address without a password"),
+     ({"SEARXNG_URL": KEY}, {}, "SEARXNG_URL is not an HTTP address"),
+     ({"SERPER_API_KEY": KEY}, {"search_url": "ftp://x"}, "search_url is not an HTTP address")],
 )  # fmt: skip
 async def test_nothing_to_search_with(environ: dict[str, str], options: dict[str, object], said: str) -> None:
     settings = WebSettings.model_validate(options)

@@ -105,7 +105,7 @@ async def test_episodes_without_screens_have_no_film(tmp_path: Path) -> None:
 async def test_a_screen_that_is_no_picture_is_told(tmp_path: Path) -> None:
     await painted(tmp_path / "run", [png(RED), b"\x89PNG\r\n\x1a\nnonsense"], [1.0, 1.0])
     done = exported(tmp_path / "run", tmp_path / "out")
-    assert "screens/1.png is no picture that can be read" in done.problems[0]
+    assert "screens/1.png is not a picture that can be read" in done.problems[0]
     with pytest.raises(StoreError, match="too many to open"):
         open_image(png(RED, (10_000, 6_000)), "huge.png")
 

@@ -171,14 +171,14 @@ HALF = http(said(), length=1000)
         (HALF, "broke off"),
         (b"", "closed the connection without an answer"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "connection failed"),
-        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"choices\": [", "no valid JSON"),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"choices\": [", "not valid JSON"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"cho\r\n", "broke off"),
-        (http(b"\xff\xfe{}"), "no valid JSON"),
-        (http(b"[]"), "no chat completion"),
+        (http(b"\xff\xfe{}"), "not valid JSON"),
+        (http(b"[]"), "not a chat completion"),
         (http({"choices": []}), "no choices"),
         (http({"choices": [{"message": None}]}), "no choices"),
         (http({"error": {"message": "upstream is down"}}), "upstream is down"),
-        (http({"choices": "none"}), "no chat completion"),
+        (http({"choices": "none"}), "not a chat completion"),
         (http(b"<html>bad gateway</html>", 502), "status 502: <html>bad gateway</html>"),
         (http({"detail": "not yet"}, 503), "status 503: not yet"),
         (http({"error": "slow down"}, 429), "status 429: slow down"),
@@ -352,7 +352,7 @@ async def test_answers_are_bounded() -> None:
         assert len(server.heads) == 1
     bomb = http(b"\x1f\x8b" + bytes(100), Content_Encoding="gzip")
     async with canned(bomb) as server, client(server.url, retries=0) as model:
-        with pytest.raises(ModelError, match="no valid JSON"):
+        with pytest.raises(ModelError, match="not valid JSON"):
             await model.complete(QUESTION)
 
 

@@ -72,7 +72,7 @@ def test_a_script_in_yaml_and_in_json(tmp_path: Path) -> None:
             "s.yaml:1: faults.kinds.0: input should be",
         ),
         ("faults: {kinds: []}\nreplies: [{turns: [{text: a}]}]\n", "s.yaml:1: faults.kinds"),
-        ("replies: {\n", "it is no valid YAML"),
+        ("replies: {\n", "it is not valid YAML"),
     ],
 )
 def test_mistakes_in_yaml(text: str, words: str, tmp_path: Path) -> None:
@@ -86,11 +86,11 @@ def test_mistakes_in_yaml(text: str, words: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{\n\n", "s.json:3: it is no valid JSON"),
+        ("{\n\n", "s.json:3: it is not valid JSON"),
         ("[]", "s.json: "),
         ('{"replies": [{"turns": [{"txt": "hi"}]}]}', "s.json: replies.0.turns.0.txt: "),
         ('{"replies": [{"turns": [{}]}]}', "s.json: replies.0.turns.0: a turn needs"),
-        ("\udcff", "no UTF-8"),
+        ("\udcff", "not UTF-8"),
     ],
 )
 def test_mistakes_in_json(text: str, words: str, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_env_file_adds_and_overrides_nothing(tmp_path: Path, monkeypatch: pytest
     assert load_env(tmp_path)
     assert (os.environ["OPENAI_API_KEY"], os.environ["OPENAI_BASE_URL"]) == ("sk-mine", "http://file.example/v1")
     (tmp_path / ".env").write_bytes(b"OPENAI_API_KEY=\xff\xfe")
-    with pytest.raises(InputError, match=r"\.env: it is no UTF-8"):
+    with pytest.raises(InputError, match=r"\.env: it is not UTF-8"):
         load_env(tmp_path)
 
 

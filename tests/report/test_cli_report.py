@@ -175,10 +175,10 @@ def test_compare_can_save_nothing(repeat_runs: list[Path], tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["report", "{tmp}/nothing"], "is no run"),
-        (["report", "{tmp}"], "is no run"),
-        (["stats", "{run}", "{tmp}"], "is no run"),
-        (["compare", "{run}", "{tmp}/nothing"], "is no run"),
+        (["report", "{tmp}/nothing"], "is not a run"),
+        (["report", "{tmp}"], "is not a run"),
+        (["stats", "{run}", "{tmp}"], "is not a run"),
+        (["compare", "{run}", "{tmp}/nothing"], "is not a run"),
         (["stats"], "Missing argument"),
         (["stats", "{run}", "{run}"], "named twice"),
         (["compare", "{run}", "{run}"], "named twice"),

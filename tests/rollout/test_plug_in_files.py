@@ -131,8 +131,8 @@ def test_nothing_here_takes_the_place_of_a_library(deskroll: Commands, place: Pa
         (["--agent", "my_agent.py"], "agent 'my_agent.py' is a file: say what of it, my_agent.py:Attribute"),
         (["--agent", "no.py:Mine"], "there is no file '"),
         (["--agent", "my_agent.py:Mein"], "has no Mein; did you mean Mine?"),
-        (["--agent", "my_agent.py:Options"], "is no agent: it is not made from deskroll.agents.Agent"),
-        (["--env", "my_agent.py:Mine"], "is no env: it is not made from deskroll.envs.Env"),
+        (["--agent", "my_agent.py:Options"], "is not a valid agent: it is not made from deskroll.agents.Agent"),
+        (["--env", "my_agent.py:Mine"], "is not a valid env: it is not made from deskroll.envs.Env"),
         (["--agent", "osworlds.py:Old"], "--agent adapter --set agent_options.class="),
     ],
 )

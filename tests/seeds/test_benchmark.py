@@ -66,7 +66,7 @@ def test_the_fields_of_osworld_are_kept(tmp_path: Path) -> None:
         ('{"id": "a", "question": "x"}\n{"id": "a", "question": "y"}', r"t.jsonl:2: id 'a' is there already.*:1"),
         ('{"id": "a", "question": "x"}\n{"id": "b"}', r"t.jsonl:2: task 'b': question is missing"),
         ('{"question": "x"}', r"t.jsonl:1: id is missing"),
-        ('{"id": "a", "question": "x"}\n{"id": ', r"t.jsonl:2: it is no valid JSON, at column"),
+        ('{"id": "a", "question": "x"}\n{"id": ', r"t.jsonl:2: it is not valid JSON, at column"),
         (
             '{"id": "a", "question": "x", "action_space": "pyautogui"}',
             "t.jsonl:1: .*action_space is a start-up setting",
@@ -128,7 +128,7 @@ def test_metrics_that_ask_no_model_need_no_settings_of_one(
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "my-proxy:8080")
     assert benchmark.evaluate({"a": "2"}, metric="exact_match")[0].score == 1.0
-    with pytest.raises(ConfigError, match="OPENAI_BASE_URL is no HTTP address"):
+    with pytest.raises(ConfigError, match="OPENAI_BASE_URL is not an HTTP address"):
         benchmark.evaluate({"a": "2"}, metric="llm_judgement", judge_model="m")
 
 

@@ -148,7 +148,7 @@ def test_a_task_is_planned_once() -> None:
     index.apply(Planned(phase="eval", round=0, task="t", samples=2))
     with pytest.raises(StoreError, match="'t' is planned twice for phase 'eval', round 0"):
         index.apply(Planned(phase="eval", round=0, task="t", samples=2))
-    with pytest.raises(StoreError, match="0 samples are no plan"):
+    with pytest.raises(StoreError, match="0 samples are not a plan"):
         index.apply(Planned(phase="eval", round=1, task="t", samples=0))
     assert list(index.keys()) == [key("t", 0), key("t", 1)]
 

@@ -266,7 +266,7 @@ def test_a_bucket_that_is_not_there(bucket: str) -> None:
     storage = Storage.at("s3://no-such-bucket-anywhere/x")
     with pytest.raises(StoreError, match=r"cannot write s3://no-such-bucket-anywhere/x/a: the bucket does not exist"):
         storage.write_atomic("a", b"")
-    with pytest.raises(InputError, match="is no run and holds none"):
+    with pytest.raises(InputError, match="is not a run and holds none"):
         find_run("s3://no-such-bucket-anywhere/x")
 
 
@@ -278,7 +278,7 @@ def test_an_object_that_is_not_there(out: str) -> None:
         storage.read("a")
     storage.write_atomic("a", b"12345")
     assert (storage.read("a", 2), storage.read("a", 5), storage.size("a")) == (b"345", b"", 5)
-    with pytest.raises(StoreError, match="no path below"):
+    with pytest.raises(StoreError, match="not a path below"):
         storage.read("../a")
 
 

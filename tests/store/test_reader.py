@@ -35,9 +35,9 @@ def test_of_several_runs_the_candidates_are_listed_newest_first(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["", "missing"])
 def test_where_there_is_no_run_the_error_says_what_to_name(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"is no run and holds none: .* Name the folder of a run"):
+    with pytest.raises(InputError, match=r"is not a run and holds none: .* Name the folder of a run"):
         find_run(tmp_path / name)
-    with pytest.raises(StoreError, match=r"is no run: it has no run.json"):
+    with pytest.raises(StoreError, match=r"is not a run: it has no run.json"):
         Run.open(tmp_path / name)
 
 
@@ -59,7 +59,7 @@ async def test_desktops_and_attempts_are_read(tmp_path: Path) -> None:
     run = Run.open(tmp_path)
     assert run.desktop_changes() == changes
     assert run.verify() == [f"{tmp_path}/episodes/eval/0/task/0/1/episode.json: missing; the attempt was not sealed"]
-    with pytest.raises(StoreError, match="no path below"):
+    with pytest.raises(StoreError, match="not a path below"):
         run.attempt(key(), 1).image("../../../../../../run.json")
     with pytest.raises(StoreError, match="there is no such file"):
         run.attempt(key(), 1).image("screens/0.png")
@@ -95,7 +95,7 @@ def test_local_storage_replaces_files_whole(tmp_path: Path) -> None:
     storage.upload({str(source): "a/d"})
     assert storage.read("a/d") == b"copy"
     assert Storage.at(f"file://{tmp_path}/new").read("a/d") == b"copy"
-    with pytest.raises(StoreError, match="no path below"):
+    with pytest.raises(StoreError, match="not a path below"):
         storage.read("../source")
 
 

@@ -169,7 +169,7 @@ async def test_a_run_is_made_once(tmp_path: Path) -> None:
 
 
 async def test_a_folder_that_is_no_run_cannot_be_resumed(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"is no run: it has no run.json. Name the folder of a run"):
+    with pytest.raises(StoreError, match=r"is not a run: it has no run.json. Name the folder of a run"):
         async with RunStore.resume(tmp_path):
             raise AssertionError("no run")
     assert list(tmp_path.iterdir()) == []

@@ -51,7 +51,7 @@ def test_lines_may_hold_separators_that_only_some_take_for_line_ends(tmp_path: P
 def test_limit_takes_the_first_and_reads_no_further(tmp_path: Path) -> None:
     path = write(tmp_path, "t.jsonl", f"{json.dumps(A)}\n{json.dumps(B)}\nthis is no JSON\n")
     assert [task.id for task in load_tasks(path, limit=2)] == ["a", "b"]
-    with pytest.raises(InputError, match=r"t\.jsonl:3: it is no valid JSON"):
+    with pytest.raises(InputError, match=r"t\.jsonl:3: it is not valid JSON"):
         load_tasks(path)
 
 

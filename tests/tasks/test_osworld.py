@@ -101,7 +101,7 @@ def test_what_upstream_does_not_use_is_kept_and_changes_no_desktop(tmp_path: Pat
         ({"os": ["b1", "b1"]}, r"os/b1\.json: id 'b1' is there already"),
         ({"os": []}, r"test_all\.json: there is no task in it"),
         ({"os": ["c1"]}, r"os/c1\.json: id is 'other', and the suite .*test_all\.json calls it 'c1'"),
-        ({"os": ["c2"]}, r"os/c2\.json:2: it is no valid JSON"),
+        ({"os": ["c2"]}, r"os/c2\.json:2: it is not valid JSON"),
         ({"os": ["c3"]}, r"os/c3\.json: task 'c3': instruction is a list; it must be a text"),
         ({"os": ["c4"]}, r"os/c4\.json: task 'c4': config must be a list of set-up steps"),
         ({"os": ["c5"]}, r"os/c5\.json: a task is an object"),
@@ -127,7 +127,7 @@ def test_a_suite_without_its_tasks_says_where_they_should_be(tmp_path: Path) -> 
     path = lay_out(tmp_path, folder="elsewhere")
     with pytest.raises(InputError, match=r"this is a suite file .* no folder examples beside it .*\(tasks_root\)"):
         load_tasks(path)
-    with pytest.raises(InputError, match=r"tasks_root: .*nowhere is no folder"):
+    with pytest.raises(InputError, match=r"tasks_root: .*nowhere is not a folder"):
         load_tasks(path, root=tmp_path / "nowhere")
 
 
@@ -135,7 +135,7 @@ def test_a_root_that_nobody_reads_is_refused(tmp_path: Path) -> None:
     lay_out(tmp_path)
     (tmp_path / "t.jsonl").write_text(json.dumps(task("a1")))
     for path in (tmp_path / "t.jsonl", tmp_path / "examples", tmp_path / "examples" / "os" / "b1.json"):
-        with pytest.raises(InputError, match="is no suite file: it holds its tasks; leave tasks_root out"):
+        with pytest.raises(InputError, match="is not a suite file: it holds its tasks; leave tasks_root out"):
             load_tasks(path, root=tmp_path)
 
 
@@ -172,7 +172,7 @@ def test_a_suite_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert read(Path(name)) == BOTH
     assert suite_folder(name) == tasks_folder(name) == tasks_folder(tmp_path / "examples")
     assert tasks_folder(tmp_path / "test_all.json") == tmp_path
-    with pytest.raises(InputError, match="3 is no folder"):
+    with pytest.raises(InputError, match="3 is not a folder"):
         load_tasks(Path("suite:suite_of_mine:NONE"))
 
 

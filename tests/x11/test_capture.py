@@ -155,7 +155,7 @@ def test_an_overwritten_header_loses_the_desktop(tmp_path: Path, xsession: XSess
 
 STRANGE = [
     (0, 4, "has a header of 4 bytes"),
-    (1, 6, "is no xwd file of version 7"),
+    (1, 6, "is not an xwd file of version 7"),
     (2, 1, "has pixmap format 1"),
     (3, 16, "has depth 16"),
     (4, 0, "has 0x1080 pixels"),
@@ -185,7 +185,7 @@ def test_what_is_no_framebuffer_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "short").write_bytes(b"\0" * 50)
     for name in ("fifo", "short"):
-        with pytest.raises(BootError, match="no file with a complete xwd header"):
+        with pytest.raises(BootError, match="not a file with a complete xwd header"):
             FramebufferScreen(tmp_path / name)
 
 

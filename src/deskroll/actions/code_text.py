@@ -48,7 +48,7 @@ def objects(source: str) -> list[object]:
         try:
             return [msgspec.json.decode(line) for line in source.splitlines() if line.strip()]
         except (msgspec.DecodeError, RecursionError):
-            raise ActionError(f"the block is no JSON: {error}; {_hint('json')}") from None
+            raise ActionError(f"the block is not valid JSON: {error}; {_hint('json')}") from None
     return found if isinstance(found, list) else [found]
 
 

@@ -74,7 +74,7 @@ def canonical_key(name: str, field: str = "key") -> str:
     if known in KEYS or lowered in _ALIASES:
         return known
     raise ActionError(
-        f"{field} is {shown(name)}, which is no key; {near(lowered, [*KEYS, *_ALIASES])}"
+        f"{field} is {shown(name)}, which is not a key; {near(lowered, [*KEYS, *_ALIASES])}"
         f"allowed: one printable character, or one of {' '.join(sorted(KEYS))}"
     )
 

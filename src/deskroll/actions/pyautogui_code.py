@@ -94,7 +94,7 @@ def _parse(source: str) -> ast.Module:
 def _syntax(error: SyntaxError) -> ActionError:
     where = f"line {error.lineno}" if error.lineno else "the source"
     line = (error.text or "").strip()
-    return ActionError(f"{where} is no valid Python: {error.msg}" + (f": {line[:80]}" if line else ""))
+    return ActionError(f"{where} is not valid Python: {error.msg}" + (f": {line[:80]}" if line else ""))
 
 
 def _plain_actions(body: list[ast.stmt], width: int, height: int) -> list[Action]:

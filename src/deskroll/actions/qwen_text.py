@@ -121,7 +121,7 @@ def _object(text: str, what: str) -> Mapping[str, Any]:
     try:
         read = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ActionError(f"{what} is no JSON ({error}); write {_EXAMPLE}") from None
+        raise ActionError(f"{what} is not valid JSON ({error}); write {_EXAMPLE}") from None
     if not isinstance(read, dict):
         raise ActionError(f"{what} is {shown(read)}; write {_EXAMPLE}")
     return read

@@ -124,7 +124,7 @@ def _input(call: ToolRequest) -> dict[str, object]:
     try:
         given = msgspec.json.decode(call.arguments or "{}")
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ActionError(f"the input is no JSON: {error}") from None
+        raise ActionError(f"the input is not valid JSON: {error}") from None
     if not isinstance(given, dict):
-        raise ActionError("the input is no object")
+        raise ActionError("the input is not an object")
     return given

@@ -214,5 +214,5 @@ def _written(task: Task, play: str) -> Sequence[object]:
 
 
 def _refuse(task: Task, play: str, turns: object) -> Sequence[object]:
-    what = "is missing" if turns is None else "is no list of actions"
+    what = "is missing" if turns is None else "is not a list of actions"
     raise AgentError(f"task {task.id!r}: {play} {what}; the oracle plays a list of actions in computer_13 notation")

@@ -37,7 +37,7 @@ def parse_size(_ctx: click.Context, _param: click.Parameter, value: str) -> tupl
     """WIDTHxHEIGHT."""
     match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", value)
     if match is None:
-        raise click.BadParameter(f"{value!r} is no size; write WIDTHxHEIGHT, e.g. 1920x1080")
+        raise click.BadParameter(f"{value!r} is not a size; write WIDTHxHEIGHT, e.g. 1920x1080")
     from deskroll.desktops.base import HEIGHTS, WIDTHS  # noqa: PLC0415
 
     width, height = int(match[1]), int(match[2])
@@ -53,7 +53,7 @@ def _parse_serve(_ctx: click.Context, _param: click.Parameter, value: str | None
     host, _, port = value.rpartition(":")
     host = host.strip("[]")
     if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
-        raise click.BadParameter(f"{value!r} is no address; write HOST:PORT with a port up to 65535")
+        raise click.BadParameter(f"{value!r} is not an address; write HOST:PORT with a port up to 65535")
     return host, int(port)
 
 

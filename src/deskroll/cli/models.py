@@ -36,7 +36,7 @@ def _parse_listen(_ctx: click.Context, _param: click.Parameter, value: str) -> t
     host, _, port = value.rpartition(":")
     host = host.strip("[]")
     if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
-        raise click.BadParameter(f"{value!r} is no address; write HOST:PORT with a port up to 65535")
+        raise click.BadParameter(f"{value!r} is not an address; write HOST:PORT with a port up to 65535")
     return host, int(port)
 
 

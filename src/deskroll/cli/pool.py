@@ -42,7 +42,7 @@ def parse_options(_ctx: click.Context, _param: click.Parameter, values: tuple[st
     for value in values:
         key, equals, text = value.partition("=")
         if not equals or not key:
-            raise click.BadParameter(f"{value!r} is no option; write KEY=VALUE")
+            raise click.BadParameter(f"{value!r} is not an option; write KEY=VALUE")
         if key in options:
             raise click.BadParameter(f"{key} is given twice")
         options[key] = text
@@ -56,7 +56,9 @@ def _parse_quotas(
     for value in values:
         name, equals, number = value.rpartition("=")
         if bool(equals) != bool(name) or not (number.isascii() and number.isdigit()) or not 0 < int(number) < 10**6:
-            raise click.BadParameter(f"{value!r} is no quota; write N (1 or more) for every client, CLIENT=N for one")
+            raise click.BadParameter(
+                f"{value!r} is not a quota; write N (1 or more) for every client, CLIENT=N for one"
+            )
         if name in quotas:
             raise click.BadParameter(f"the quota of {name or 'every client'} is given twice")
         quotas[name] = int(number)

@@ -116,7 +116,7 @@ class NoteFolder(Generic[N]):
         except FileNotFoundError:
             return None
         except msgspec.MsgspecError as error:
-            raise BootError(f"{file} is no note that can be read: {error}; remove that folder") from error
+            raise BootError(f"{file} is not a note that can be read: {error}; remove that folder") from error
 
     def list(self, provider: str = "") -> list[N]:
         """All notes, or those of one provider, oldest first. What cannot be read is logged and left out."""

@@ -28,7 +28,7 @@ def open_image(image: bytes, name: str) -> Image.Image:
             return picture.convert("RGB")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         # torn or forged: Pillow has no single error for that
-        raise StoreError(f"{plain(name)} is no picture that can be read: {plain(str(error))}") from error
+        raise StoreError(f"{plain(name)} is not a picture that can be read: {plain(str(error))}") from error
 
 
 def fitted(picture: Image.Image, size: tuple[int, int]) -> Image.Image:

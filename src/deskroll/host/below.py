@@ -3,7 +3,7 @@
 The folder itself is trusted, also where it is a link. Below it, `open_below` opens one part of a path after the other,
 each within the one before, and follows no link: what is swapped for a link in between is refused as well, on every
 kernel. `resolve_below` is for folders whose owner may use links (tasks): it follows them, as long as they stay below.
-What is no plain file (a pipe would keep its reader for ever) is refused.
+What is not a regular file (a pipe would keep its reader for ever) is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def open_below(root: str | Path, path: str, flags: int = os.O_RDONLY) -> int:
     mode = os.fstat(found).st_mode
     if not stat.S_ISREG(mode):
         os.close(found)
-        raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, "it is no plain file", path)
+        raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, "it is not a regular file", path)
     os.set_blocking(found, True)
     return found
 

@@ -148,7 +148,7 @@ def _contents(message: Block) -> Iterator[Block]:
             url = part["image_url"]["url"]
             head = _DATA_URL.match(url)
             if head is None:
-                raise ModelError("an image of a message is no data URL")
+                raise ModelError("an image of a message is not a data URL")
             yield {"type": "image", "source": {"type": "base64", "media_type": head[1], "data": url[head.end() :]}}
         elif part.get("text", "").strip():  # the API refuses blank texts
             yield {"type": "text", "text": part["text"]}
@@ -200,9 +200,9 @@ def read_message(body: bytes, known: Answered) -> Completion:
     try:
         return _read(_decode(body), known)
     except msgspec.ValidationError as error:
-        raise Unusable(f"the answer is no message: {error}") from None
+        raise Unusable(f"the answer is not a message: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Unusable(f"the answer is no valid JSON: {error}") from None
+        raise Unusable(f"the answer is not valid JSON: {error}") from None
 
 
 def _read(answer: _Answer, known: Answered) -> Completion:

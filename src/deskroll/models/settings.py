@@ -156,11 +156,11 @@ def _url(text: str, origin: str) -> URL:
         url = URL(text.strip())
         host = url.host
     except ValueError:
-        raise ConfigError(f"{origin} is no address; write it like http://127.0.0.1:8000/v1") from None
+        raise ConfigError(f"{origin} is not an address; write it like http://127.0.0.1:8000/v1") from None
     if url.user is not None or url.password is not None:
         raise ConfigError(f"{origin} holds a user name or a password; give the key as ${KEY_VARIABLE} instead")
     if url.scheme not in ("http", "https") or not host:
-        raise ConfigError(f"{origin} is no HTTP address; write it like http://127.0.0.1:8000/v1")
+        raise ConfigError(f"{origin} is not an HTTP address; write it like http://127.0.0.1:8000/v1")
     return url.with_fragment(None)
 
 
@@ -182,6 +182,6 @@ def load_env(folder: Path) -> bool:
     try:
         return path.is_file() and load_dotenv(path, override=False)
     except UnicodeDecodeError:
-        raise InputError(f"{path}: it is no UTF-8; save the file as UTF-8") from None
+        raise InputError(f"{path}: it is not UTF-8; save the file as UTF-8") from None
     except OSError as error:
         raise InputError(f"{path}: it cannot be read: {error.strerror}") from None

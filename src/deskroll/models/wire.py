@@ -117,9 +117,9 @@ def read_answer(body: bytes, known: Answered) -> Completion:
     try:
         answer = _decode_answer(body)
     except msgspec.ValidationError as error:
-        raise Unusable(f"the answer is no chat completion: {error}") from None
+        raise Unusable(f"the answer is not a chat completion: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Unusable(f"the answer is no valid JSON: {error}") from None
+        raise Unusable(f"the answer is not valid JSON: {error}") from None
     choice = answer.choices[0] if answer.choices else None
     if choice is None or choice.message is None:
         raise Unusable("the answer holds no choices")

@@ -129,4 +129,4 @@ def _read(completion: Completion) -> _Verdict:
         return msgspec.json.decode(last, type=_Verdict)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         cut = "; it was cut off at the limit of tokens, so be shorter" if completion.finish_reason == "length" else ""
-        raise _NoVerdict(f"its last line is no verdict ({plain(str(error), 200)}){cut}") from None
+        raise _NoVerdict(f"its last line is not a verdict ({plain(str(error), 200)}){cut}") from None

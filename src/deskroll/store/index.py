@@ -294,7 +294,7 @@ class Index:
         if group in self._plans:
             raise StoreError(f"task {plain(record.task)!r} is planned twice for {_round(record)}: plan each one once")
         if record.samples < 1:
-            raise StoreError(f"task {plain(record.task)!r}, {_round(record)}: {record.samples} samples are no plan")
+            raise StoreError(f"task {plain(record.task)!r}, {_round(record)}: {record.samples} samples are not a plan")
         self._plans[group] = len(self.planned)
         self.planned.append(record)
         self._sizes[plan] = record.of

@@ -57,7 +57,8 @@ def read_info(storage: Storage) -> RunInfo:
     """The run.json of a run; StoreError with advice where there is none."""
     if not storage.exists(paths.RUN_JSON):
         raise StoreError(
-            f"{storage.shown()} is no run: it has no {paths.RUN_JSON}. Name the folder of a run (<output_dir>/<run_id>)"
+            f"{storage.shown()} is not a run: it has no {paths.RUN_JSON}. "
+            "Name the folder of a run (<output_dir>/<run_id>)"
         )
     try:
         return msgspec.json.decode(storage.read(paths.RUN_JSON), type=RunInfo)

@@ -93,5 +93,5 @@ def inside(path: str) -> str:
     """The relative path, when it stays below the folder it is relative to; StoreError when it does not."""
     parts = path.split("/")
     if not all(parts) or "." in parts or ".." in parts or "\0" in path or "\\" in path:
-        raise StoreError(f"{plain(path)!r} is no path below a run's folder: what names it is broken or hostile")
+        raise StoreError(f"{plain(path)!r} is not a path below a run's folder: what names it is broken or hostile")
     return path

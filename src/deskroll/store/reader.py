@@ -135,7 +135,7 @@ def find_run(path: str | Path, *, newest: bool = False) -> str:
     runs = _runs(storage, text)
     if not runs:
         raise InputError(
-            f"{plain(text)} is no run and holds none: there is no {paths.RUN_JSON} in it or in a folder of it. "
+            f"{plain(text)} is not a run and holds none: there is no {paths.RUN_JSON} in it or in a folder of it. "
             "Name the folder of a run (<output_dir>/<run_id>)"
         )
     if len(runs) == 1 or newest:

@@ -97,7 +97,7 @@ _ADVICE = {
     errno.ENFILE: "too many open files on this machine",
     errno.ENAMETOOLONG: "the path is too long: choose a shorter output folder for a new run",
     errno.ELOOP: "a link is in that path, and links in a run are not followed: it may lead anywhere",
-    errno.EINVAL: "it is no plain file: what made it is broken or hostile",
+    errno.EINVAL: "it is not a regular file: what made it is broken or hostile",
     errno.EIO: "the disk reports an error: look into the system's log, and save what can be read",
     errno.ESTALE: "the network file system lost the file: remount it, then resume the run",
 }

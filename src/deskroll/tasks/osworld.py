@@ -73,7 +73,7 @@ def read_folder(folder: Path, root: Path | None) -> Iterator[Found]:
     if is_file(suite):
         data = decode(read_text(suite), str(suite))
         if not isinstance(data, dict) or not is_suite(data):
-            raise InputError(f"{suite}: it is no suite; it must be {{domain: [ids]}}")
+            raise InputError(f"{suite}: it is not a suite; it must be {{domain: [ids]}}")
         yield from read_suite(suite, data, root)
         return
     refuse_root(root, folder)
@@ -97,7 +97,9 @@ def read_folder(folder: Path, root: Path | None) -> Iterator[Found]:
 def refuse_root(root: Path | None, path: Path) -> None:
     """Only a suite has its tasks elsewhere."""
     if root is not None:
-        raise InputError(f"tasks_root is {root}, and {path} is no suite file: it holds its tasks; leave tasks_root out")
+        raise InputError(
+            f"tasks_root is {root}, and {path} is not a suite file: it holds its tasks; leave tasks_root out"
+        )
 
 
 def domain_of(path: Path, raw: Mapping[str, object]) -> str:
@@ -115,7 +117,7 @@ def _tasks_folder(suite: Path, root: Path | None) -> Path:
             f"tasks; name that folder (tasks_root), or give a file of tasks"
         )
     if not is_folder(root):
-        raise InputError(f"tasks_root: {root} is no folder; name the one that holds <domain>/<id>.json")
+        raise InputError(f"tasks_root: {root} is not a folder; name the one that holds <domain>/<id>.json")
     return root / EXAMPLES if is_folder(root / EXAMPLES) else root
 
 

@@ -25,7 +25,7 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file; name a .json or .jsonl file of tasks") from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is no UTF-8; save the file as UTF-8") from None
+        raise InputError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except (OSError, ValueError) as error:  # a ValueError: a null byte in the name
         raise InputError(f"{path}: it cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
@@ -46,10 +46,10 @@ def decode(text: str, name: str, first_line: int = 1) -> object:
         return json.loads(text, object_pairs_hook=_without_doubles, parse_int=_whole, parse_constant=_constant)
     except json.JSONDecodeError as error:
         raise InputError(
-            f"{name}:{first_line + error.lineno - 1}: it is no valid JSON, at column {error.colno}: {error.msg}"
+            f"{name}:{first_line + error.lineno - 1}: it is not valid JSON, at column {error.colno}: {error.msg}"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{name}:{first_line}: it is no valid JSON: {error}") from None
+        raise InputError(f"{name}:{first_line}: it is not valid JSON: {error}") from None
 
 
 def kind_of(value: object) -> str:
@@ -73,4 +73,4 @@ def _whole(digits: str) -> int:
 
 
 def _constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON; write null, or a text in quotes")
+    raise ValueError(f"{name} is not JSON; write null, or a text in quotes")

@@ -31,7 +31,7 @@ def suite_folder(given: str | Path) -> Path:
             raise InputError(f"{given}: there is no suite {name!r}; {there}; a suite file or a folder works too")
     folder = registry.load("suite", name)
     if not isinstance(folder, str | Path) or not is_folder(Path(folder)):
-        raise InputError(f"{given}: {folder!r} is no folder; a suite is registered as the path of one")
+        raise InputError(f"{given}: {folder!r} is not a folder; a suite is registered as the path of one")
     return Path(folder)
 
 

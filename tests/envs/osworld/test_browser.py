@@ -147,7 +147,7 @@ async def test_without_an_account_nobody_logs_in(sim: GuestDesktop, tmp_path: Pa
     with pytest.raises(SetupError, match=r"account\.json: it cannot be read: No such file"):
         await perform([login], sim, around(google_account=str(path)))
     path.write_text('{"password": "open sesame", "email": 7}')
-    with pytest.raises(SetupError, match="is no JSON object with email and password") as caught:
+    with pytest.raises(SetupError, match="is not a JSON object with email and password") as caught:
         await perform([login], sim, around(google_account=str(path)))
     assert "sesame" not in str(caught.value)
 

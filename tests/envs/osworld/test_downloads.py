@@ -81,9 +81,11 @@ async def test_a_file_that_comes_with_the_task(sim: GuestDesktop, tmp_path: Path
     for hidden in (".env", ".git/config", "inputs/.b", "a\0b"):
         with pytest.raises(SetupError, match="a name in it is hidden"):
             await perform([step(hidden)], sim, own)
-    with pytest.raises(SetupError, match="is no address: Invalid IPv6 URL"):
+    with pytest.raises(SetupError, match="is not an address: Invalid IPv6 URL"):
         await perform([step("http://[::1/x")], sim, own)
-    with pytest.raises(SetupError, match=r"'inputs/b.txt' is no address, and there is no file .*suite/inputs/b.txt"):
+    with pytest.raises(
+        SetupError, match=r"'inputs/b.txt' is not an address, and there is no file .*suite/inputs/b.txt"
+    ):
         await perform([step("inputs/b.txt")], sim, own)
     with pytest.raises(SetupError, match="the task has no folder"):
         await perform([step("inputs/a.txt")], sim, around(tmp_path))
@@ -91,7 +93,7 @@ async def test_a_file_that_comes_with_the_task(sim: GuestDesktop, tmp_path: Path
 
 def test_what_comes_with_tasks_is_looked_at_before_a_run(tmp_path: Path) -> None:
     task = parse_task({"id": "t", "instruction": "Do it.", "config": [step("a.txt")]}, "here")
-    with pytest.raises(InputError, match=r"task 't': 'a.txt' is no address, and there is no file"):
+    with pytest.raises(InputError, match=r"task 't': 'a.txt' is not an address, and there is no file"):
         OSWorldEnv.prepare([task], OSWorldSettings(), tmp_path)
     (tmp_path / "a.txt").write_text("one")
     first = OSWorldEnv.prepare([task], OSWorldSettings(), tmp_path)
@@ -121,7 +123,7 @@ UPLOAD = {"operation": ["mkdirs", "upload"], "args": [{"path": "b"}, {"path": "b
 )  # fmt: skip
 def test_what_evaluators_and_drives_get_comes_with_tasks_too(fields: dict[str, Any], tmp_path: Path) -> None:
     task = parse_task({"id": "t", "instruction": "Do it.", **fields}, "here")
-    with pytest.raises(SetupError, match=r"'a.txt' is no address, and there is no file"):
+    with pytest.raises(SetupError, match=r"'a.txt' is not an address, and there is no file"):
         list(bundled_files(task, tmp_path))
     (tmp_path / "a.txt").write_text("one")
     assert list(bundled_files(task, tmp_path)) == [(tmp_path / "a.txt").resolve()]
@@ -259,13 +261,13 @@ async def test_a_task_reads_nothing_outside_its_mirror(rest: str, sim: GuestDesk
     own = around(tmp_path / "cache", mirrors={"https://files.invalid": mirror.as_uri()})
     with pytest.raises(SetupError, match="leads out of its mirror"):
         await perform([step("https://files.invalid-2/secret.txt")], sim, own)
-    with pytest.raises(SetupError, match="is no address: embedded null"):
+    with pytest.raises(SetupError, match="is not an address: embedded null"):
         await perform([step("https://files.invalid/%00")], sim, own)
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://files.invalid/a", "/etc/passwd", "a", "http://"])
 async def test_an_address_that_cannot_be_fetched(url: str, sim: GuestDesktop, tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="is no address"):
+    with pytest.raises(SetupError, match="is not an address"):
         await perform([step(url)], sim, around(tmp_path))
     assert names(tmp_path) == []
 
@@ -376,7 +378,7 @@ async def test_a_mirror_may_be_here_and_its_redirects_lead_to_no_other_place(
     for name in ("a", "same"):
         await perform([step(f"https://files.invalid/{name}")], sim, around(tmp_path, mirrors=mirrors, **GUARDED))
         assert await sim.read_file(PATH) == b"from the mirror"
-    with pytest.raises(SetupError, match=r"/secret is not fetched: 127.0.0.1 is no public address"):
+    with pytest.raises(SetupError, match=r"/secret is not fetched: 127.0.0.1 is not a public address"):
         await perform([step("https://files.invalid/other")], sim, around(tmp_path, mirrors=mirrors, **GUARDED))
 
 

@@ -62,8 +62,8 @@ def test_only_tasks_with_an_account_are_refused_without_one() -> None:
         ({"config": [{"type": "open", "parameters": {"path": ""}}]}, r"config\[0\] \(open\): .*length"),
         ({"config": [{"type": "open", "parameters": {"path": "a", "x": 1}}]}, r"unknown field `x`"),
         ({"evaluator": {"postconfig": [{"type": "fly"}]}}, r"evaluator.postconfig\[0\].type is 'fly'"),
-        ({"evaluator": {"postconfig": "fly"}}, r"evaluator.postconfig is no list of steps"),
-        ({"evaluator": {"postconfig": ["fly"]}}, r"evaluator.postconfig\[0\] is no object"),
+        ({"evaluator": {"postconfig": "fly"}}, r"evaluator.postconfig is not a list of steps"),
+        ({"evaluator": {"postconfig": ["fly"]}}, r"evaluator.postconfig\[0\] is not an object"),
         (
             {"config": [{"type": "execute", "parameters": {"command": "ls", "stdout": "../x"}}]},
             r"config\[0\] \(execute\): .*stdout",

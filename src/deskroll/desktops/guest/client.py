@@ -219,7 +219,7 @@ class GuestDesktop:
 
     def _require_stock(self) -> StockStep:
         if self._stock is None:
-            raise DesktopError(f"desktop {self.id} is no stock guest")
+            raise DesktopError(f"desktop {self.id} is not a stock guest")
         return self._stock
 
     async def _get(self, path: str, kind: type[T]) -> T:

@@ -46,7 +46,7 @@ def open_regular(path: Path) -> int:
     info = os.fstat(file)
     if not stat.S_ISREG(info.st_mode):
         os.close(file)
-        raise BadRequest(f"{path} is no plain file")
+        raise BadRequest(f"{path} is not a regular file")
     if info.st_size > MAX_FILE:
         os.close(file)
         raise BadRequest(f"{path} has {info.st_size} bytes; at most {MAX_FILE} can be read", status=413)

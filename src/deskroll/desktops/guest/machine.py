@@ -162,7 +162,7 @@ class Machine:
             elif isinstance(action, Script):
                 return await self._run_script(action)
             elif not isinstance(action, (Done, Fail)):
-                return ActionResult(ok=False, error=f"{type(action).__name__} is no action of a desktop")
+                return ActionResult(ok=False, error=f"{type(action).__name__} is not an action of a desktop")
         except ActionError as error:
             return ActionResult(ok=False, error=str(error))
         return ActionResult()

@@ -61,7 +61,7 @@ async def read_json(request: web.Request, kind: type[T]) -> T:
     except RecursionError:
         raise BadRequest(f"{request.path}: the body is nested too deeply") from None
     except msgspec.DecodeError as error:
-        raise BadRequest(f"{request.path}: the body is no valid JSON: {error}") from None
+        raise BadRequest(f"{request.path}: the body is not valid JSON: {error}") from None
 
 
 async def read_form(request: web.Request, field: str) -> str:
@@ -69,7 +69,7 @@ async def read_form(request: web.Request, field: str) -> str:
     try:
         form = await request.post()
     except (ValueError, AssertionError) as error:
-        raise BadRequest(f"{request.path}: the body is no valid form: {error}") from None
+        raise BadRequest(f"{request.path}: the body is not a valid form: {error}") from None
     value = form.get(field)
     if not isinstance(value, str):
         raise BadRequest(f"{field} is required", 400)

@@ -205,7 +205,7 @@ class Provider(Plugin):
         self.require_open()
         ours = await self.store.claim(note)
         if ours is None:
-            raise ResetError(f"desktop {note.id} is no orphan (any more): leave it to its owner")
+            raise ResetError(f"desktop {note.id} is not an orphan (any more): leave it to its owner")
         self._take(ours)
         return await self._revert(ours, spec)
 

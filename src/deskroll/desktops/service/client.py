@@ -398,7 +398,7 @@ class PoolClient:
         except (aiohttp.ClientError, OSError) as error:
             raise PoolGone(f"the pool at {self.at} broke off {path}: {type(error).__name__}: {error}") from error
         except msgspec.MsgspecError as error:
-            raise NoDesktop(f"what answers at {self.at} is no pool: {path}: {error}") from error
+            raise NoDesktop(f"what answers at {self.at} is not a pool: {path}: {error}") from error
 
     def _require_http(self) -> aiohttp.ClientSession:
         if self._http is None:

@@ -112,7 +112,7 @@ def _check_header(header: _Header, path: Path) -> None:
     width, height, stride = header.pixmap_width, header.pixmap_height, header.bytes_per_line
     masks = (header.red_mask, header.green_mask, header.blue_mask)
     checks = {
-        "is no xwd file of version 7": header.file_version == 7,
+        "is not an xwd file of version 7": header.file_version == 7,
         f"has a header of {header.header_size} bytes": _HEADER.size <= header.header_size <= 65_536,
         f"has a colour table of {header.ncolors} entries": header.ncolors <= 65_536,
         f"has pixmap format {header.pixmap_format}, not 2 (ZPixmap)": header.pixmap_format == 2,
@@ -152,7 +152,7 @@ class FramebufferScreen:
         state = os.fstat(self._fd)
         self._header = os.pread(self._fd, _HEADER.size, 0) if stat.S_ISREG(state.st_mode) else b""
         if len(self._header) < _HEADER.size:
-            raise BootError(f"framebuffer {self._path} is no file with a complete xwd header")
+            raise BootError(f"framebuffer {self._path} is not a file with a complete xwd header")
         header = _Header._make(_HEADER.unpack(self._header))
         _check_header(header, self._path)
         self.width, self.height = header.pixmap_width, header.pixmap_height

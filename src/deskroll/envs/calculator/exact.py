@@ -48,7 +48,7 @@ def evaluate(text: str) -> Fraction:
             tree = ast.parse(source, mode="eval")
         return _value(tree.body, source)
     except (SyntaxError, ValueError) as error:  # the latter: null bytes, before Python 3.11.4
-        raise NotPlain(f"it is no expression: {getattr(error, 'msg', error)}") from None
+        raise NotPlain(f"it is not an expression: {getattr(error, 'msg', error)}") from None
     except ZeroDivisionError:
         raise ActionError("it divides by zero") from None
     except (RecursionError, MemoryError):
@@ -79,7 +79,7 @@ def _decimal(written: str) -> Fraction:
     try:
         number = decimal.Decimal(written)
     except decimal.InvalidOperation:
-        raise ActionError(f"{written[:40]!r} is no number, or too large a one") from None
+        raise ActionError(f"{written[:40]!r} is not a number, or too large a one") from None
     if abs(number.adjusted()) > _MOST_DIGITS:
         raise ActionError("the number is too large")
     return _bounded(Fraction(number))

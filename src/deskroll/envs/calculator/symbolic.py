@@ -62,7 +62,7 @@ def _parsed(source: str) -> ast.expr:
     except (SyntaxError, ValueError) as error:  # the latter: null bytes
         problem = str(getattr(error, "msg", error))
         hint = "; write 2*x for 2x" if "decimal literal" in problem else ""
-        raise Refused(f"it is no expression: {problem}{hint}") from None
+        raise Refused(f"it is not an expression: {problem}{hint}") from None
     except (RecursionError, MemoryError):  # so does the parser say that its stack is full
         raise Refused("it is nested too deeply") from None
 

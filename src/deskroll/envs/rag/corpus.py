@@ -83,8 +83,8 @@ class Corpus:
         text = _decoded(data)
         if text is None:
             if not self.is_folder:
-                raise InputError(f"corpus {shown(file)}: it is no UTF-8 text; save it as UTF-8")
-            self._skipped["no UTF-8 text"] += 1
+                raise InputError(f"corpus {shown(file)}: it is not UTF-8 text; save it as UTF-8")
+            self._skipped["not UTF-8 text"] += 1
         elif file.suffix.lower() in _RECORDS:
             name = shown(file.relative_to(self._path)) if self.is_folder else ""
             records = Records(shown(file), name, self._skipped if self.is_folder else None)
@@ -198,7 +198,7 @@ def _lines(stream: BufferedReader, content: hashlib.blake2b, file: Path) -> Iter
         content.update(line)
         text = _decoded(line) if n == 1 else _decoded(line, "utf-8")
         if text is None:
-            raise InputError(f"corpus {shown(file)}:{n}: it is no UTF-8 text; save it as UTF-8")
+            raise InputError(f"corpus {shown(file)}:{n}: it is not UTF-8 text; save it as UTF-8")
         yield n, text
 
 

@@ -58,7 +58,7 @@ def _json(text: str, where: str) -> object:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"corpus {where}: it is no valid JSON: {error}") from None
+        raise InputError(f"corpus {where}: it is not valid JSON: {error}") from None
 
 
 def _field(record: object, names: Sequence[str]) -> str:

@@ -63,7 +63,7 @@ def allowed_host(text: str) -> tuple[str, int | None]:
             host = ""
     # What URL takes for an address in brackets, and has a colon, is one.
     if port == 0 or not (":" in host if text.startswith("[") else _LISTED.fullmatch(host)):
-        raise ValueError(f"{text!r} is no host; write name, name:port, or [address]:port")
+        raise ValueError(f"{text!r} is not a host; write name, name:port, or [address]:port")
     return host, port
 
 
@@ -106,7 +106,7 @@ def read_url(text: str) -> URL:
         url = URL(text)
         scheme, host, _ = url.scheme, url.raw_host, url.port
     except (ValueError, UnicodeError):
-        raise PageError("that is no address; write it like https://rivers.example/page") from None
+        raise PageError("that is not an address; write it like https://rivers.example/page") from None
     if scheme not in ("http", "https"):
         said = f"{plain(scheme, 20)}: is not visited" if scheme else "the address has no scheme"
         raise PageError(f"{said}; allowed: http, https; write it like https://rivers.example/page")
@@ -124,12 +124,12 @@ def check_host(host: str) -> None:
     if ":" in host or (_NUMERIC.fullmatch(host) and host.count(".") == 3):
         # Zeros in front are octal to some and decimal to others, and ipaddress refuses them.
         if not is_public(host):
-            raise PageError(f"{plain(host, 60)} is no public address; it is not visited")
+            raise PageError(f"{plain(host, 60)} is not a public address; it is not visited")
         return
     if _NUMERIC.fullmatch(host) or _NUMERIC.fullmatch(host.rstrip(".").rpartition(".")[2]):
-        raise PageError(f"{plain(host, 60)} is no usual way to write an address; it is not visited")
+        raise PageError(f"{plain(host, 60)} is not a usual way to write an address; it is not visited")
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         raise PageError("localhost is not visited")
     if not _NAME.fullmatch(host):
-        raise PageError(f"{plain(host, 60)} is no public host name; it is not visited")
+        raise PageError(f"{plain(host, 60)} is not a public host name; it is not visited")

@@ -84,7 +84,7 @@ class WebEnv(ToolEnv):
     def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> str:
         """Check what the tasks need: the mirrors, whose digest is returned, and something to search with else."""
         if not isinstance(settings, WebSettings):
-            raise TypeError(f"{type(settings).__name__} are no WebSettings")
+            raise TypeError(f"{type(settings).__name__} are not WebSettings")
         if importlib.util.find_spec("trafilatura") is None:
             raise MissingDependency("env 'web' needs the module 'trafilatura': pip install 'deskroll[web]'")
         roots = {mirror_of(task): _root(task, settings, folder) for task in tasks}
@@ -167,12 +167,12 @@ def mirror_of(task: Task) -> str:
     """The mirror that a task names; empty where it names none."""
     config = task.metadata.get("env_config", {})
     if not isinstance(config, dict):
-        raise InputError("env_config is no mapping; allowed: mirror")
+        raise InputError("env_config is not a mapping; allowed: mirror")
     if unknown := [str(each) for each in config if each != "mirror"]:
         raise InputError(f"env_config.{unknown[0]}: there is no such field; allowed: mirror")
     mirror = config.get("mirror", "")
     if not isinstance(mirror, str):
-        raise InputError("env_config.mirror is no text; name a folder")
+        raise InputError("env_config.mirror is not a text; name a folder")
     if mirror and (Path(mirror).is_absolute() or ".." in Path(mirror).parts or "\0" in mirror):
         raise InputError(_OUTSIDE)
     return mirror

@@ -143,7 +143,7 @@ def cause(error: Exception) -> str:
         case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
             return "it broke off before its end"
         case aiohttp.ClientResponseError():
-            return "what the server answered is no proper HTTP"
+            return "what the server answered is not proper HTTP"
         case OSError():
             return "the connection failed"
         case _:
@@ -153,7 +153,7 @@ def cause(error: Exception) -> str:
 def _joined(url: URL, location: str) -> str:
     try:
         if len(location) > LONGEST_URL or not location.isprintable():
-            raise PageError("it redirects to something that is no address")
+            raise PageError("it redirects to something that is not an address")
         return str(url.join(URL(location)))
     except ValueError:
-        raise PageError("it redirects to something that is no address") from None
+        raise PageError("it redirects to something that is not an address") from None

@@ -48,7 +48,7 @@ class Mirror:
     def check(root: Path) -> None:
         """Refuse, with an `InputError`, a folder that is no mirror."""
         if not root.is_dir():
-            raise InputError(f"the mirror {root} is no folder; name one that holds <host>/<path> files")
+            raise InputError(f"the mirror {root} is not a folder; name one that holds <host>/<path> files")
         count = 0
         for count, _ in enumerate(page_files(root), 1):
             if count > MOST_PAGES:

@@ -139,4 +139,4 @@ class _Checked(AbstractResolver):
 
 def _refuse_private(address: str, outside: Outside) -> None:
     if not is_public(address) or outside.is_own(address):
-        raise PageError(f"the host leads to {plain(address, 60)}, which is no public address; it is not visited")
+        raise PageError(f"the host leads to {plain(address, 60)}, which is not a public address; it is not visited")

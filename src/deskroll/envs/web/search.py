@@ -107,10 +107,10 @@ class Backend:
         try:
             data = msgspec.json.decode(body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            raise PageError(f"{self.engine.name} answered with something that is no JSON") from None
+            raise PageError(f"{self.engine.name} answered with something that is not JSON") from None
         found = list(_objects(data, self.engine.results))
         if not found and not _is_answer(data):
-            raise PageError(f"{self.engine.name} answered with JSON that is no search result")
+            raise PageError(f"{self.engine.name} answered with JSON that is not a search result")
         cleaned = (Hit.cleaned(*(self._bare(each.get(name)) for name in self.engine.fields)) for each in found)
         return [hit for hit in cleaned if hit is not None][:top_k]
 
@@ -196,7 +196,7 @@ def _address(text: str, origin: str) -> URL:
     except ValueError:
         good = False
     if not good:
-        raise InputError(f"{origin} is no HTTP address without a password; write it like http://127.0.0.1:8888")
+        raise InputError(f"{origin} is not an HTTP address without a password; write it like http://127.0.0.1:8888")
     return url.with_fragment(None)
 
 

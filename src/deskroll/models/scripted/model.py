@@ -43,5 +43,5 @@ class ScriptedModel(OpenAIModel):
 def _load(settings: ModelSettings, name: str) -> Script:
     path = Path(settings.name.removeprefix(SCRIPTED))
     if not path.is_file():
-        raise ConfigError(f"{name}.name is {settings.name!r}, and {str(path)!r} is no file; write scripted:FILE")
+        raise ConfigError(f"{name}.name is {settings.name!r}, and {str(path)!r} is not a file; write scripted:FILE")
     return Script.load(path)

@@ -79,7 +79,7 @@ def _regex(value: object) -> object:
     try:
         return re.compile(value).pattern if isinstance(value, str) else value
     except re.error as error:
-        raise ValueError(f"it is no regular expression: {error}") from None
+        raise ValueError(f"it is not a regular expression: {error}") from None
 
 
 Seconds = Annotated[float, Field(ge=0, le=1e6)]
@@ -169,9 +169,9 @@ class Script(Settings):
         try:
             return cls.parse(json.loads(path.read_bytes()), str(path))
         except json.JSONDecodeError as error:
-            raise ConfigError(f"{path}:{error.lineno}: it is no valid JSON: {error.msg}") from None
+            raise ConfigError(f"{path}:{error.lineno}: it is not valid JSON: {error.msg}") from None
         except (UnicodeDecodeError, RecursionError):
-            raise ConfigError(f"{path}: it is no valid JSON, or no UTF-8") from None
+            raise ConfigError(f"{path}: it is not valid JSON, or not UTF-8") from None
         except FileNotFoundError:
             raise ConfigError(f"{path}: there is no such file") from None
         except OSError as error:

@@ -63,7 +63,7 @@ class ScriptedServer:
         keep_requests: bool = False,
     ) -> None:
         if not token and not is_loopback(host):
-            raise InputError(f"{host} is no loopback address: a server that others can reach needs a token")
+            raise InputError(f"{host} is not a loopback address: a server that others can reach needs a token")
         self.script = script
         self.requests: list[bytes] = []
         """The bodies of all requests for a completion, as they came; only with `keep_requests`."""

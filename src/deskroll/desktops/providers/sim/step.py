@@ -62,5 +62,5 @@ async def _act(desktop: SimDesktop, action: Action) -> ActionResult:
     elif isinstance(action, Script):
         desktop.contents.remember(["python", "-c", action.code])
     elif not isinstance(action, (Done, Fail)):
-        return ActionResult(ok=False, error=f"{type(action).__name__} is no action of a desktop")
+        return ActionResult(ok=False, error=f"{type(action).__name__} is not an action of a desktop")
     return ActionResult()

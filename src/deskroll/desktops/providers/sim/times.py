@@ -67,7 +67,7 @@ class Times(Record, frozen=True):
         for shape, pattern in _PATTERNS:
             if match := pattern.fullmatch(text.strip()):
                 return cls(shape=shape, **dict(zip(("first", "second"), map(float, match.groups()), strict=False)))
-        raise InputError(f"{text!r} is no time; {_ALLOWED}")
+        raise InputError(f"{text!r} is not a time; {_ALLOWED}")
 
     def __str__(self) -> str:
         match self.shape:

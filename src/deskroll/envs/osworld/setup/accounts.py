@@ -68,4 +68,4 @@ def _read(name: str, kind: type[T], setting: str, holds: str) -> T:
         raise SetupError(f"{setting}: {name}: it cannot be read: {error.strerror}") from None
     except msgspec.MsgspecError:
         # Its own words might quote what the file holds.
-        raise SetupError(f"{setting}: {name} is no JSON object with {holds}") from None
+        raise SetupError(f"{setting}: {name} is not a JSON object with {holds}") from None

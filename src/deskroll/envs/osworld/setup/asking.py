@@ -55,7 +55,7 @@ def _read(text: str, base: URL | None = None) -> URL:
             return url
     except ValueError:
         pass
-    raise SetupError(f"{plain(text)!r} is no address")
+    raise SetupError(f"{plain(text)!r} is not an address")
 
 
 def _session(url: URL, *, free: bool) -> aiohttp.ClientSession:

@@ -77,23 +77,27 @@ def is_bundled(url: str) -> bool:
     try:
         return not urlsplit(url).scheme
     except ValueError as error:
-        raise SetupError(f"{plain(url)!r} is no address: {error}") from None
+        raise SetupError(f"{plain(url)!r} is not an address: {error}") from None
 
 
 def bundled(url: str, folder: Path | None) -> Path:
     """The file that comes with a task, under the folder of its tasks. Nothing hidden is one: that is the user's."""
     if folder is None:
-        raise SetupError(f"{plain(url)!r} is no address, and the task has no folder that it could be a path in")
+        raise SetupError(f"{plain(url)!r} is not an address, and the task has no folder that it could be a path in")
     if "\0" in url or any(part.startswith(".") and part != ".." for part in Path(url).parts):
-        raise SetupError(f"{plain(url)!r} is no address, and no file that comes with a task: a name in it is hidden")
+        raise SetupError(
+            f"{plain(url)!r} is not an address, and not a file that comes with a task: a name in it is hidden"
+        )
     try:
         path = resolve_below(folder, url)
     except OSError:
         raise SetupError(f"{plain(url)!r} is outside the folder of the tasks, {folder}") from None
     if any(part.startswith(".") for part in path.relative_to(folder.resolve()).parts):  # by a link
-        raise SetupError(f"{plain(url)!r} is no address, and no file that comes with a task: it leads to a hidden one")
+        raise SetupError(
+            f"{plain(url)!r} is not an address, and not a file that comes with a task: it leads to a hidden one"
+        )
     if not path.is_file():
-        raise SetupError(f"{plain(url)!r} is no address, and there is no file {path}")
+        raise SetupError(f"{plain(url)!r} is not an address, and there is no file {path}")
     return path
 
 
@@ -151,7 +155,7 @@ class _InFolder(NamedTuple):
                 f"{self.root / self.path} is not there; it stands for an address by way of mirrors"
             ) from None
         except OSError as error:  # a null byte; links in a circle; a pipe
-            raise SetupError(f"{plain(self.url)!r} is no address: {error.strerror}") from None
+            raise SetupError(f"{plain(self.url)!r} is not an address: {error.strerror}") from None
 
 
 def _source(url: str, settings: OSWorldSettings) -> tuple[str | _InFolder, bool]:
@@ -169,7 +173,7 @@ def _source(url: str, settings: OSWorldSettings) -> tuple[str | _InFolder, bool]
         root, path = (unquote(urlsplit(each).path) for each in (mirror, source))
         return _InFolder(url, mirror, Path(root), os.path.relpath(path, root)), True
     if urlsplit(url).scheme not in ("http", "https"):
-        raise SetupError(f"{plain(url)!r} is no address that can be fetched; allowed: http and https")
+        raise SetupError(f"{plain(url)!r} is not an address that can be fetched; allowed: http and https")
     return url, False
 
 

@@ -106,11 +106,13 @@ def _cloud_files(task: Task) -> Iterator[str]:
 def _steps(task: Task) -> Iterator[tuple[str, Mapping[str, Any]]]:
     after = task.evaluator.get("postconfig", [])
     if not isinstance(after, list | tuple):
-        raise InputError("evaluator.postconfig is no list of steps")
+        raise InputError("evaluator.postconfig is not a list of steps")
     for name, steps in (("config", task.setup), ("evaluator.postconfig", after)):
         for n, step in enumerate(steps):
             if not isinstance(step, Mapping):
-                raise InputError(f'{name}[{n}] is no object, e.g. {{"type": "sleep", "parameters": {{"seconds": 1}}}}')
+                raise InputError(
+                    f'{name}[{n}] is not an object, e.g. {{"type": "sleep", "parameters": {{"seconds": 1}}}}'
+                )
             yield f"{name}[{n}]", step
 
 
