@@ -77,6 +77,9 @@ def test_a_run_goes_on(place: Path) -> None:
         (TASKS, {"num_vm": 1}, "num_vm"),
         (TASKS, {"limit": 1}, "limit and only are for files"),
         ([{"id": "a"}], {}, "task 0: task 'a'"),
+        (TASKS[0], {}, "for a single one write [task]"),
+        ([*TASKS, "t3"], {}, "task 3: a task is an object"),
+        ([*TASKS, TASKS[1]], {}, "task 't1' is given twice"),
         ("nowhere.jsonl", {}, "nowhere.jsonl"),
         (TASKS, {"model": "scripted"}, "there is no script beside the tasks"),
         (TASKS, {"agent": "chatt"}, "did you mean chat"),
@@ -85,6 +88,28 @@ def test_a_run_goes_on(place: Path) -> None:
 def test_what_is_wrong_is_one_error(place: Path, given: Any, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(deskroll.InputError, match=re.escape(said)):
         run(given, **settings)
+
+
+def test_a_program_that_names_itself_and_has_no_guard_is_refused(place: Path) -> None:
+    agent = "from deskroll.agents.noop import NoopAgent\nimport deskroll\n"
+    call = f"deskroll.run({TASKS!r}, env='math', agent=__file__ + ':NoopAgent', model='scripted:answers.yaml')\n"
+    (place / "loop.py").write_text(agent + call)
+    ended = subprocess.run([sys.executable, "loop.py"], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 1
+    assert "deskroll.run was called while agent" in ended.stderr
+    assert 'put what that file does when it is run as a program below  if __name__ == "__main__":' in ended.stderr
+    assert not (place / "results").exists()
+    (place / "loop.py").write_text(agent + f"if __name__ == '__main__':\n    {call}")
+    subprocess.run([sys.executable, "loop.py"], capture_output=True, timeout=120, check=True)
+
+
+def test_episodes_are_shown_a_line_each(place: Path) -> None:
+    episodes = run([*TASKS[:1], {"id": "open", "question": "Why?"}])
+    assert repr(episodes).splitlines() == [
+        "t0/0  1.00  exact_match with the reference answer: the same text",
+        f"open/0  unscored  {episodes[1].score.reason}",
+        f"2 episodes, kept in {episodes.folder}",
+    ]
 
 
 async def test_in_a_loop_that_runs_as_in_a_notebook(place: Path) -> None:

@@ -11,7 +11,8 @@ from tests.test_layers import ROWS
 
 ROOT = Path(__file__).parent.parent
 READMES = [ROOT / "README.md", ROOT / "README.zh.md"]
-PAGES = [*READMES, ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*READMES, *(ROOT / name for name in ("CONTRIBUTING.md", "AGENTS.md", "examples/README.md"))]
+PAGES += sorted((ROOT / "docs").rglob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -76,7 +76,7 @@ def _described(model: type[BaseModel], name: str, path: str) -> Described:
 
 
 def _default(field: FieldInfo) -> Any:
-    return field.get_default(call_default_factory=True, validated_data={})
+    return None if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
 
 
 def _text_of(model: type[BaseModel], name: str) -> str:

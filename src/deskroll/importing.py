@@ -1,7 +1,8 @@
 """Imports code that is somebody else's: a module by its name, or a file.
 
 Modules are looked for in the working directory, too, after all other places; a file finds what lies beside it in the
-same way. Guarantees: whatever goes wrong in that code is one `InputError`, which shows where.
+same way. Guarantees: whatever goes wrong in that code is one `InputError`, which shows where; and it starts no run
+while it is imported, in which it would be imported again, without end.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 
@@ -17,6 +21,27 @@ from deskroll.errors import InputError, foreign_code
 
 SUFFIX = ".py"
 """What the name of a file with a part ends with."""
+_IMPORTING: ContextVar[str] = ContextVar("importing", default="")
+"""What is being imported by whoever asks; empty: nothing."""
+
+
+def refuse_while_importing(what: str) -> None:
+    """Raise an `InputError` where somebody's code does this while it is imported as a part."""
+    if part := _IMPORTING.get():
+        raise InputError(
+            f"{what} while {part} is imported, which would go on without end; put what that file does when it is run "
+            f'as a program below  if __name__ == "__main__":'
+        )
+
+
+@contextmanager
+def _importing(part: str, file: str) -> Iterator[None]:
+    token = _IMPORTING.set(part)
+    try:
+        with foreign_code(f"{part}: {file} cannot be imported"):
+            yield
+    finally:
+        _IMPORTING.reset(token)
 
 
 def place_file(name: str) -> str:
@@ -43,7 +68,7 @@ def file_digest(name: str) -> str:
 def import_module(kind: str, name: str, module_name: str) -> ModuleType:
     """Import somebody's module; `InputError` says that there is none, or shows where in it importing failed."""
     _look_in(Path.cwd())
-    with foreign_code(f"{kind} {name!r}: {module_name} cannot be imported"):
+    with _importing(f"{kind} {name!r}", module_name):
         try:
             return importlib.import_module(module_name)
         except ModuleNotFoundError as error:
@@ -67,7 +92,7 @@ def import_file(kind: str, name: str, file: Path) -> ModuleType:
         raise InputError(f"{kind} {name!r}: {str(file)!r} is not a Python file")
     module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
     try:
-        with foreign_code(f"{kind} {name!r}: {file.name} cannot be imported"):
+        with _importing(f"{kind} {name!r}", file.name):
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[module_name]

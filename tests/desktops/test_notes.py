@@ -109,3 +109,24 @@ def test_renewing_puts_off_the_end_of_what_is_ours_and_nothing_else(book: NoteFo
     book.renew("vanished")
     ends = {found.id: found.expires_at for found in book.list()}
     assert ends["ours"] > time.time() + TTL_S / 2 > ends["theirs"]
+
+
+def test_a_renewal_puts_back_nothing_that_is_being_removed(book: NoteFolder[Note]) -> None:
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.is_set():
+            book.renew("one")
+
+    book.root.joinpath("notes.lock").touch()
+    with ThreadPoolExecutor(2) as pool:
+        renewals = [pool.submit(renew) for _ in range(2)]
+        try:
+            for _ in range(200):
+                folder = book.open(note("one", Owner.this_process()))
+                book.close("one")
+                assert not folder.exists()
+        finally:
+            over.set()
+        for each in renewals:
+            each.result()

@@ -59,6 +59,8 @@ class Forever:
         self._stopped.set()
         return True
 
+    lost = None
+
     def define(self, definition: Definition) -> None:
         pass
 

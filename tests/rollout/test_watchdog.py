@@ -122,7 +122,7 @@ def test_no_desktop_is_blamed_where_there_is_none() -> None:
     backend.look(watchdog, 301.0)
     (error,) = backend.stopped
     assert error is not None
-    assert error.failure == "setup"
+    assert error.failure == "env"
 
 
 def test_waiting_for_a_desktop_is_no_stall() -> None:
@@ -155,10 +155,10 @@ async def test_a_stop_that_is_meant_for_one_phase_does_not_hit_the_next() -> Non
 async def test_a_step_that_never_ends_is_dumped_and_its_episode_made_again(runs: Runs, backend: str) -> None:
     (episode,) = await runs.run(
         script(CALCULATE, ANSWER), questions(1, fails="slow step"), env="tests.rollout.parts:FailingEnv",
-        backend=backend, watchdog={"stalled_after": 0.5, "act_timeout": 12.0}, retries={"setup": 0},
+        backend=backend, watchdog={"stalled_after": 0.5, "act_timeout": 12.0}, retries={"env": 0},
     )  # fmt: skip
     assert episode.failure is not None
-    assert (episode.failure.failure_class, episode.failure.kind) == ("setup", "SetupError")
+    assert (episode.failure.failure_class, episode.failure.kind) == ("env", "EnvError")
     assert "stopped by the watchdog" in episode.failure.message
     attempt = runs.read().attempt(episode.key, episode.attempt)
     (dump,) = [name for name in attempt.files() if name.startswith("stalled-act")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 from deskroll.conduct.loops import run_to_end
 from deskroll.conduct.run import conduct
 from deskroll.config import check
-from deskroll.errors import ConfigError, InputError
+from deskroll.errors import ConfigError, InputError, plain
+from deskroll.importing import refuse_while_importing
 from deskroll.models.settings import ModelSettings, load_env
+from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.loading import check_run, load_run, resume_run
 from deskroll.store import Run
@@ -25,6 +28,10 @@ class Episodes(list[Episode]):
         super().__init__(episodes)
         self.folder = folder
         """The run's folder: for `deskroll.open_run`, or `deskroll report`."""
+
+    def __repr__(self) -> str:
+        """A line for each, as a notebook shows it; all of one is `episodes[0]`."""
+        return "\n".join((*map(_line, self), f"{counted(len(self), 'episode')}, kept in {self.folder}"))
 
 
 def run(
@@ -46,6 +53,7 @@ def run(
 
         episodes = deskroll.run("tasks.jsonl", agent="chat", model="my-model", num_vms=4)
     """
+    refuse_while_importing("deskroll.run was called")
     load_env(Path.cwd())
     if agent is not None:
         settings["agent"] = agent
@@ -53,9 +61,11 @@ def run(
         settings["model"] = {"name": model} if isinstance(model, str) else model
     root, config, loaded = _read(tasks, str(resume), settings)
     ended = run_to_end(conduct(config, loaded, root, quiet=not progress))
-    if ended.interrupted:
+    if ended.interrupted and ended.signalled:
         raise KeyboardInterrupt
-    return Episodes(Run.open(ended.folder).outcomes(), ended.folder)
+    run = Run.open(ended.folder)
+    outcomes = {each.key: each for each in run.outcomes()}
+    return Episodes([outcomes[key] for key in run.index.keys() if key in outcomes], ended.folder)  # noqa: SIM118
 
 
 def _read(
@@ -68,13 +78,24 @@ def _read(
         return resume_run(resume, overrides) if resume else ("", *load_run(None, overrides))
     if "tasks" in settings or "limit" in settings or "only" in settings:
         raise ConfigError("tasks are given as they are: choose among them there; tasks, limit and only are for files")
-    given: Sequence[Task | Mapping[str, Any]] = tasks
-    loaded = [_task(each, number) for number, each in enumerate(given)]
+    if isinstance(tasks, Mapping):
+        raise InputError("tasks are a list; for a single one write [task]")
+    loaded = [_task(each, number) for number, each in enumerate(tasks)]
     if not loaded:
         raise InputError("no tasks are given")
+    if twice := [name for name, number in Counter(task.id for task in loaded).items() if number > 1]:
+        raise InputError(f"task {plain(twice[0])!r} is given twice; ids must be unique, and group_size runs each often")
     config = check(RunConfig, settings, "deskroll.run")
     return resume_run(resume, overrides, loaded) if resume else ("", *check_run(config, loaded))
 
 
-def _task(given: Task | Mapping[str, Any], number: int) -> Task:
-    return given if isinstance(given, Task) else parse_task(dict(given), f"task {number}")
+def _task(given: object, number: int) -> Task:
+    if isinstance(given, Task):
+        return given
+    return parse_task(dict(given) if isinstance(given, Mapping) else given, f"task {number}")
+
+
+def _line(episode: Episode) -> str:
+    key, score = episode.key, episode.score
+    points = "unscored" if score.value is None else f"{score.value:.2f}"
+    return f"{key.task}/{key.sample}  {points}  {plain(score.reason)}"

@@ -42,6 +42,8 @@ class Ended:
     results: Results
     folder: str
     interrupted: bool
+    signalled: bool
+    """Whether that was a signal, and not somebody elsewhere."""
     code: int
     """The exit code."""
     more: str = ""
@@ -92,7 +94,9 @@ async def conduct(
     interrupted = (interrupts.count > 0 or stopped) and unfinished
     code = _exit_code(config, tasks, outcomes, interrupted=interrupted)
     more = session.budget.raised if session.used_up and unfinished else ""
-    return Ended(results=results, folder=folder, interrupted=interrupted, code=code, more=more)
+    return Ended(
+        results=results, folder=folder, interrupted=interrupted, signalled=interrupts.count > 0, code=code, more=more
+    )
 
 
 def _refuse_live(root: str) -> None:

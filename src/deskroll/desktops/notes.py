@@ -157,7 +157,8 @@ class NoteFolder(Generic[N]):
 
     def close(self, desktop_id: str) -> None:
         """Remove a desktop's folder, note and all."""
-        shutil.rmtree(self.folder(desktop_id), ignore_errors=True)
+        with self._lock():  # a renewal would put its note back while the folder is emptied
+            shutil.rmtree(self.folder(desktop_id), ignore_errors=True)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

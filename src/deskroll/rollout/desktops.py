@@ -7,6 +7,7 @@ the pool is opened and closed by one task, whoever needed it first. Whoever leas
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -16,6 +17,7 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.pool import Pool, PoolConfig
 from deskroll.desktops.providers import make_provider
+from deskroll.desktops.providers.choice import choose
 from deskroll.desktops.service import PoolClient, PoolService
 from deskroll.desktops.settings import PoolSettings
 from deskroll.errors import NoDesktop
@@ -41,7 +43,8 @@ class Desktops:
         """How long an attempt waits for a pool that serves nobody: longer than the run does, which stops then."""
         self._resources = resources
         self._sink = sink
-        self._opening = asyncio.Lock()
+        self._opened: asyncio.Future[None] | None = None
+        """Done once it is open; None while nobody has asked for it."""
         self._closing = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
 
@@ -51,15 +54,18 @@ class Desktops:
     async def __aexit__(self, *exc: object) -> None:
         self._closing.set()
         if self._keeper is not None:
-            await self._keeper
+            if self.pool is None:
+                self._keeper.cancel()  # nobody waits any more for it to open
+            await asyncio.wait((self._keeper,))
+            if not self._keeper.cancelled():
+                self._keeper.result()
 
     async def open(self, wanted: Mapping[DesktopSpec, int], *, all_told: bool = False) -> None:
         """Have desktops of these kinds; `all_told`: so many leases there will be, and no others."""
-        async with self._opening:
-            if self.pool is None:
-                opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._keeper = asyncio.create_task(self._keep(Counter(wanted), opened, all_told=all_told))
-                await opened
+        if self._opened is None:
+            self._opened = asyncio.get_running_loop().create_future()
+            self._keeper = asyncio.create_task(self._keep(Counter(wanted), self._opened, all_told=all_told))
+        await asyncio.shield(self._opened)  # others may wait for it, too
         if isinstance(self.pool, Pool):
             for kind in wanted:
                 self.pool.provider.check_spec(kind)
@@ -85,8 +91,9 @@ class Desktops:
         except BaseException as error:
             if opened.done():
                 raise
-            self._keeper = None
-            opened.set_exception(error)
+            self._opened = None  # the next one who needs it may try again
+            opened.set_exception(error if isinstance(error, Exception) else NoDesktop("the runtime was closed"))
+            opened.exception()  # whoever asked may be gone
         finally:
             self.pool = None
 
@@ -102,7 +109,8 @@ class Desktops:
         kinds = [kind for kind, _ in wanted.most_common()]
         size = {name: getattr(self._resources, name) for name in PoolSettings.model_fields}
         config = PoolConfig(spec=kinds[0], **size)
-        provider = make_provider(self._resources.provider, self._resources.provider_options, self._sink)
+        chosen = choose(self._resources.provider, self._resources.provider_options, os.environ)
+        provider = make_provider(chosen.name, chosen.options, self._sink)
         for kind in kinds[1:]:
             provider.check_spec(kind)
         pool = Pool(provider, config, sink=self._sink, expected=wanted if all_told else None)

@@ -131,8 +131,11 @@ class Engine:
             job.fail(error)
 
     async def close(self) -> None:
-        """End whatever still runs."""
-        await asyncio.gather(*(job.cancel() for job in list(self.jobs.values())))
+        """End whatever still runs; whoever waits for it is told."""
+        jobs = list(self.jobs.items())
+        for name, job in jobs:
+            job.fail(DeskrollError(f"the runtime was closed, and job {name!r} with it; a resume does the rest"))
+        await asyncio.gather(*(job.cancel() for _, job in jobs))
 
     async def dispatch(self, order: Order, job: RunningJob) -> Episode | None:
         """Have one attempt of a job run; None: it was given back, or the job was stopped before it began."""

@@ -14,4 +14,4 @@ class GroupResult(Record, frozen=True):
     episodes: tuple[Episode, ...]
     """One for each sample, in their order."""
     resumed: bool = False
-    """Whether all of it was done by an earlier start of the run."""
+    """Whether all of it was done before: by an earlier start, or an earlier job of this name and round."""

@@ -48,6 +48,11 @@ class Job:
     def __post_init__(self) -> None:
         if not 1 <= len(self.name) <= _LONGEST_NAME:
             raise ConfigError(f"a job is called {plain(self.name)!r}; a name has 1 to {_LONGEST_NAME} characters")
+        if isinstance(self.source, str) or not isinstance(self.source, Sequence | AsyncIterable):
+            raise ConfigError(
+                f"job {plain(self.name)!r}: source is a {type(self.source).__name__}; give a list of tasks "
+                "(deskroll.load_tasks reads a file), or an async iterable of Batch"
+            )
         if self.group_size < 1 or self.round < 0:
             raise ConfigError(
                 f"job {plain(self.name)!r}: group_size is {self.group_size} and round is {self.round}; "

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from deskroll.errors import (
     BackendLost,
@@ -38,18 +38,18 @@ from deskroll.rollout.spec import Definition
 from deskroll.rollout.tally import begin_job
 from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed
 from deskroll.store.names import name_of
-from deskroll.types import Episode, EpisodeKey, Task
+from deskroll.types import Episode, EpisodeKey
 
 _log = logging.getLogger(__name__)
 _NO_MODEL = 20
 """So many attempts in a row (or twice what is in flight) must fail by the model's server for the job to stop."""
 
 
-Prepare = Callable[[Job, Sequence[Task]], Awaitable[None]]
+Prepare = Callable[[Job, Batch], Awaitable[None]]
 """Checks tasks of a job and makes ready what they need, before they are planned."""
 
 
-async def prepare_nothing(job: Job, tasks: Sequence[Task]) -> None:
+async def prepare_nothing(job: Job, batch: Batch) -> None:
     """For tasks that are ready."""
 
 
@@ -59,10 +59,9 @@ def start_job(engine: Engine, job: Job, prepare: Prepare = prepare_nothing) -> J
     Where the engine was told to stop, it ends at once, and nothing of it is planned.
     """
     definition = Definition.of(job.spec, job.folder)
-    run = JobRun(job, engine, definition.digest, prepare)
-    begins = engine.begin(job.name, run)
     engine.backend.define(definition)
-    run.start(skip=not begins)
+    run = JobRun(job, engine, definition.digest, prepare)
+    run.start(skip=not engine.begin(job.name, run))
     return run
 
 
@@ -146,6 +145,8 @@ class JobRun:
 
         `now`: end what runs, too; it has no outcome then, and a resume does it again.
         """
+        if self._task is None or self._task.done():
+            return  # another job may have its name by now
         self._stopping.set()
         self._engine.limits.close(self.job.name)
         if self._finishing is None:
@@ -179,28 +180,36 @@ class JobRun:
             self._results.put_nowait(None)
         else:
             self._task = asyncio.create_task(self._carry_out(), name=f"job {self.job.name}")
+            self._task.add_done_callback(self._end)  # and not by the task itself, which may be ended before it begins
 
     async def _carry_out(self) -> None:
         try:
             await self._work()
+        except asyncio.CancelledError:
+            pass  # it was wanted; where something failed, that is told
         except BaseException as error:  # whoever iterates is told  # noqa: BLE001
             self._error = self._error or (_first(error) if isinstance(error, BaseExceptionGroup) else error)
-        finally:
-            del self._engine.jobs[self.job.name]
-            self._engine.sink.emit(JobEnded(phase=self.job.name, round=self._round))
-            self._results.put_nowait(None)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        del self._engine.jobs[self.job.name]
+        self._engine.sink.emit(JobEnded(phase=self.job.name, round=self._round))
+        self._results.put_nowait(None)
+        if self._error is not None and not self._iterated:
+            _log.error("job %s ended: %s: %s", self.job.name, type(self._error).__name__, plain(str(self._error)))
 
     async def _work(self) -> None:
-        async with asyncio.TaskGroup() as work:
-            async for batch in self._batches():
-                for group in await self._plan(batch):
-                    ticket = (-self.job.priority, next(self._engine.tickets))
+        async with asyncio.TaskGroup() as work, contextlib.aclosing(self._batches()) as batches:
+            async for batch in batches:
+                groups = await self._plan(batch)
+                tickets = [(-self.job.priority, next(self._engine.tickets)) for _ in groups]
+                for group, ticket in zip(groups, tickets, strict=True):
                     permit = GroupPermit(self._engine.limits.groups, self.job.name, ticket)
                     if not await permit.enter(len(group.keys)):
                         return
-                    work.create_task(self._run_group(group, batch.round, permit, ticket))
+                    running = work.create_task(self._run_group(group, batch.round, permit, ticket))
+                    running.add_done_callback(lambda _, permit=permit: permit.abandon())  # type: ignore[misc]
 
-    async def _batches(self) -> AsyncIterator[Batch]:
+    async def _batches(self) -> AsyncGenerator[Batch, None]:
         """What the source gives, until it ends or the job is stopped; a list is planned in any case."""
         if isinstance(self.job.source, Sequence):
             yield Batch(tasks=tuple(self.job.source), round=self.job.round, whole=True)
@@ -220,12 +229,14 @@ class JobRun:
                 yield batch
         finally:
             stopping.cancel()
+            if isinstance(source, AsyncGenerator):
+                await source.aclose()
 
     async def _plan(self, batch: Batch) -> list[Group]:
         """Journal what a batch brings; the groups of which something is left to do."""
         engine, name, samples = self._engine, self.job.name, self.job.group_size
         self._refuse_twice(batch)
-        await self._prepare(self.job, batch.tasks)
+        await self._prepare(self.job, batch)
         groups = make_plan(engine.store, name, batch.round, batch.tasks, samples, whole=batch.whole)
         self._round = batch.round
         left = [group for group in groups if group.keys]
@@ -301,6 +312,16 @@ class JobRun:
     async def _run_episode(self, key: EpisodeKey, group: Group, inside: _Inside, ticket: Ticket) -> Episode | None:
         """Attempt after attempt, until there is an outcome or a stop; the group's permit is held already."""
         history = list(self._engine.history.pop(key, ()))
+        try:
+            return await self._attempt_until_sealed(key, group, inside, ticket, history)
+        finally:
+            told = [each for each in history if not _is_stop(each)]
+            if told and self._engine.store.index.outcome(key) is None:
+                self._engine.history[key] = told  # for the next job that does it
+
+    async def _attempt_until_sealed(
+        self, key: EpisodeKey, group: Group, inside: _Inside, ticket: Ticket, history: list[Episode]
+    ) -> Episode | None:
         verdict = Verdict(again=True, isolated=bool(history) and _is_crash(history[-1]))
         while True:
             episode = await self._attempt(key, group, ticket, isolated=verdict.isolated)
@@ -408,6 +429,10 @@ def _members(job: Job, group: Group, round_: int) -> list[EpisodeKey]:
     return [
         EpisodeKey(phase=job.name, round=round_, task=group.task.id, sample=sample) for sample in range(job.group_size)
     ]
+
+
+def _is_stop(episode: Episode) -> bool:
+    return episode.failure is not None and episode.failure.failure_class is FailureClass.CANCELLED
 
 
 def _is_crash(episode: Episode) -> bool:

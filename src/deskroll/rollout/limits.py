@@ -105,6 +105,15 @@ class Permits:
                 f"for other phases; allowed: {reserved + 1} and more"
             )
 
+    def check_share(self, phase: str) -> None:
+        """Refuse a phase that would wait for ever, since all there is is reserved for others."""
+        kept = sum(share for other, share in self._reserved.items() if other != phase)
+        if kept and kept >= self.most:
+            raise ConfigError(
+                f"of {self.most} in all, {kept} are reserved for other phases, and none is left for {phase!r}; "
+                "reserve fewer, or raise num_rollouts"
+            )
+
     def _grant(self) -> None:
         while (phase := self._next()) is not None:
             future = heapq.heappop(self._waiting[phase])[2]
@@ -151,6 +160,12 @@ class GroupPermit:
         if self._members == 0:
             self._permits.release(self._phase)
 
+    def abandon(self) -> None:
+        """Give the permit back, whoever has not gone out: nobody of the group is left."""
+        if self._members:
+            self._members = 0
+            self._permits.release(self._phase)
+
 
 class Limits:
     """Both kinds, shared by every phase that runs on an engine."""
@@ -187,7 +202,9 @@ class Limits:
         self.groups.close(phase)
 
     def open(self, phase: str) -> None:
-        """Start what belongs to this phase."""
+        """Start what belongs to this phase; ConfigError where nothing of it could ever start."""
+        self.episodes.check_share(phase)
+        self.groups.check_share(phase)
         self.episodes.open(phase)
         self.groups.open(phase)
 

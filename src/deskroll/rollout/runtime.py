@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from deskroll.desktops.base import DesktopSpec
+from deskroll.errors import ConfigError, InputError, plain
 from deskroll.events import AttemptEnded, DesktopState, EventSink, LimitsChanged, RunClosed, RunOpened
 from deskroll.host.supervise import supervise
+from deskroll.models.plugin import SCRIPTED
 from deskroll.rollout.backends import Backend, BackendContext, backend_kind
 from deskroll.rollout.config import Resources
 from deskroll.rollout.control import Steering, serve_control
@@ -29,7 +31,7 @@ from deskroll.rollout.desktops import Desktops
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.events import EventHub, RunState, open_hub
 from deskroll.rollout.folder import open_store
-from deskroll.rollout.job import Job
+from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.job_run import JobRun, Prepare, prepare_nothing, start_job
 from deskroll.rollout.leftovers import leaving_nothing
 from deskroll.rollout.limits import Limits
@@ -37,13 +39,14 @@ from deskroll.rollout.orders import Activity, WorkerSetup
 from deskroll.rollout.plan import failed_before
 from deskroll.rollout.pool_watch import PoolWatch
 from deskroll.rollout.preparing import check_tasks, desktops_wanted, prepare_envs
+from deskroll.rollout.redaction import secrets_of
 from deskroll.rollout.spec import Definition
 from deskroll.rollout.status import RunStatus, attention, endpoints_of, ran_by, what_limits
 from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.rollout.traces import Traces
 from deskroll.rollout.watchdog import Watchdog
 from deskroll.store import RunStore
-from deskroll.types import Task
+from deskroll.tasks import task_digest
 
 _MOST_SHOWN = 200
 
@@ -96,7 +99,9 @@ class Runtime:
 
         `leases`: how many leases of desktops there will be in all, where that is known from the start.
         """
-        resources, traces, questions = resources or Resources(), Traces(), dict[str, str]()
+        resources, questions = resources or Resources(), dict[str, str]()
+        options = {"provider_options": resources.provider_options, "backend_options": resources.backend_options}
+        traces = Traces(secrets_of(options))
         async with leaving_nothing(), AsyncExitStack() as stack:
             if not isinstance(store, RunStore):
                 store = await stack.enter_async_context(open_store(store, resources, questions))
@@ -112,9 +117,9 @@ class Runtime:
             engine = Engine(backend, store, limits, sink=hub, history=failed_before(store.index))
             store.index.forget_text()
             runtime = cls(resources, engine, desktops, hub, state, traces=traces, questions=questions)
-            stack.push_async_callback(engine.close)
             await stack.enter_async_context(runtime._answering())
             await stack.enter_async_context(runtime.watch())
+            stack.push_async_callback(engine.close)
             yield runtime
 
     @asynccontextmanager
@@ -136,14 +141,16 @@ class Runtime:
 
     def run(self, job: Job) -> JobRun:
         """Start a job: `async for group in runtime.run(job)` yields its groups as they finish."""
+        _refuse_unserved(job)
         return self.run_prepared(job, self._prepare)
 
     def run_prepared(self, job: Job, prepare: Prepare = prepare_nothing) -> JobRun:
         """Start a job whose tasks were checked and made ready, or are by `prepare`."""
+        run = start_job(self.engine, job, prepare)  # from here on it has its name for itself
         self._watchdog.expect(job.name, job.spec)
         self._traces.add(Definition.of(job.spec))
         self._group_size = job.group_size
-        return start_job(self.engine, job, prepare)
+        return run
 
     def stop(self, now: bool = False) -> None:
         """Start nothing more, of any job, and give back what has not begun; `now`: end what runs, too."""
@@ -163,7 +170,9 @@ class Runtime:
     async def watch(self) -> AsyncIterator[None]:
         """Watch over it for the length of the block: where something that jobs need is gone, they end."""
         async with supervise(self._watches(), RUN_STOPS) as died:
-            ends = (self.store.failed, self._pool_watch.gone, died)
+            ends: list[asyncio.Future[Any]] = [self.store.failed, self._pool_watch.gone, died]
+            if (lost := self.engine.backend.lost) is not None:
+                ends.append(lost)
             watching = asyncio.create_task(self._end_jobs(ends))
             try:
                 yield
@@ -222,13 +231,37 @@ class Runtime:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         self.engine.fail(next(each.result() for each in ends if each.done()))
 
-    async def _prepare(self, job: Job, tasks: Sequence[Task]) -> None:
+    async def _prepare(self, job: Job, batch: Batch) -> None:
         """Check tasks, make ready what their environments share, and have desktops where they need some."""
-        check_tasks(job.spec, tasks)
-        self._questions |= {task.id: task.instruction for task in tasks}
-        await asyncio.to_thread(prepare_envs, job.spec, tasks, Path(job.folder))
-        if wanted := Counter(spec for _, spec in desktops_wanted(job.spec, tasks)):
+        check_tasks(job.spec, batch.tasks)
+        self._refuse_changed(job, batch)
+        self._questions |= {task.id: task.instruction for task in batch.tasks}
+        await asyncio.to_thread(prepare_envs, job.spec, batch.tasks, Path(job.folder))
+        if wanted := Counter(spec for _, spec in desktops_wanted(job.spec, batch.tasks)):
             await self.desktops.open(wanted)
+
+    def _refuse_changed(self, job: Job, batch: Batch) -> None:
+        """A task that has outcomes in this round must be the one that they are of."""
+        index, digests = self.store.index, {task.id: task_digest(task) for task in batch.tasks}
+        round_ = (each for each in index.planned if (each.phase, each.round) == (job.name, batch.round))
+        for planned in round_:
+            if digests.get(planned.task, planned.digest) == planned.digest:
+                continue
+            if any(index.outcome(key) is not None for key in planned.keys()):  # noqa: SIM118  (it is not a dict)
+                raise InputError(
+                    f"task {plain(planned.task)!r} of job {job.name!r}, round {batch.round}, has changed since it was "
+                    "run: give what is new a round, or a job's name, of its own"
+                )
+
+
+def _refuse_unserved(job: Job) -> None:
+    """A model that answers from a script must be served by somebody: its name means nothing to any other server."""
+    for name, model in (("model", job.spec.model), ("judge", job.spec.judge)):
+        if model is not None and model.name.startswith(SCRIPTED) and not model.base_url:
+            raise ConfigError(
+                f"job {plain(job.name)!r}: {name}.name is {plain(model.name)!r}, which nobody serves here: run "
+                f"`deskroll models scripted FILE`, and set {name}.base_url to its address"
+            )
 
 
 @asynccontextmanager

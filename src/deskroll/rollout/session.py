@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from deskroll.events import EventSink
+from deskroll.events import EventSink, RunStopping
 from deskroll.host.supervise import supervise
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.demand import Demand
@@ -44,6 +44,7 @@ class Session:
         self._demand = demand
         self._job: JobRun | None = None
         runtime.engine.on_judged.append(self._hear_judged)
+        runtime.hub.on(RunStopping, lambda _: demand.end())
 
     @classmethod
     @asynccontextmanager
@@ -113,7 +114,6 @@ class Session:
 
     def stop(self, now: bool = False) -> None:
         """Start nothing more, and give back what has not begun; `now`: end what runs, too."""
-        self._demand.end()
         self.runtime.stop(now)
 
     async def finishing(self) -> int:

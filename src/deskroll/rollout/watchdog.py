@@ -15,7 +15,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from deskroll.errors import DeskrollError, DesktopStalled, EvaluatorError, ModelError, SetupError
+from deskroll.errors import DeskrollError, DesktopStalled, EnvError, EvaluatorError, ModelError, SetupError
 from deskroll.events import AttemptEnded, EpisodeStalled, EventSink, guarded
 from deskroll.rollout.backends import Backend
 from deskroll.rollout.config import WatchdogSettings
@@ -126,7 +126,7 @@ class Watchdog:
         name = name_of(each.key, each.attempt)
         culprit = _CULPRIT[each.stage]
         if culprit is DesktopStalled and not each.desktop:
-            culprit = SetupError  # its tools hang, which are no desktop's
+            culprit = EnvError  # its tools hang, which are no desktop's
         error = culprit(f"{each.stage} of {name} took {each.seconds:.0f} s, and was stopped by the watchdog")
         _log.warning("%s", error)
         self._backend.stop(each.key, each.attempt, error, each.visit)

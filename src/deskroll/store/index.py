@@ -38,7 +38,7 @@ from deskroll.types import Episode, EpisodeKey, StopReason
 
 K = TypeVar("K", bound=JournalRecord)
 GroupKey = tuple[str, int, str]
-"""Stage, round, task."""
+"""Phase, round, task."""
 
 
 class BriefScore(msgspec.Struct, frozen=True, gc=False):

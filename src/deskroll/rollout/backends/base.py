@@ -68,6 +68,11 @@ class Backend(Plugin):
     async def __aexit__(self, *exc: object) -> None:
         """End all that it started."""
 
+    @property
+    def lost(self) -> asyncio.Future[DeskrollError] | None:
+        """Done once it can run nothing any more, with why; None: it cannot know."""
+        return None
+
     @abstractmethod
     def define(self, definition: Definition) -> None:
         """Say what orders that name this digest have in common: before the first of them."""

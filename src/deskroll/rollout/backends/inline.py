@@ -60,8 +60,10 @@ class InlineBackend(Backend):
     async def run(self, order: Order) -> Episode | None:
         """Run one attempt to its end; None where it was given back before that."""
         runner = self._require()
+        running = asyncio.create_task(runner.run(runner.take(order)))
+        running.add_done_callback(lambda _: runner.drop(order))  # it may be ended before it begins
         try:
-            return await asyncio.create_task(runner.run(runner.take(order)))
+            return await running
         except asyncio.CancelledError:
             if being_cancelled():
                 raise

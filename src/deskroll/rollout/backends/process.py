@@ -72,6 +72,7 @@ class ProcessBackend(Backend):
         self._given_back: set[AttemptName] = set()
         """Of these, those that were asked back."""
         self._broken: DeskrollError | None = None
+        self._lost: asyncio.Future[DeskrollError] = asyncio.get_running_loop().create_future()
         self._closing = False
 
     @classmethod
@@ -97,6 +98,11 @@ class ProcessBackend(Backend):
         finally:
             await self._background.close()
             await self._zygote.__aexit__()
+
+    @property
+    def lost(self) -> asyncio.Future[DeskrollError]:
+        """See `Backend`."""
+        return self._lost
 
     def define(self, definition: Definition) -> None:
         """Keep it for every worker that gets an order with its digest."""
@@ -234,6 +240,8 @@ class ProcessBackend(Backend):
     async def _give_up(self, error: DeskrollError) -> None:
         """No worker will ever come up any more."""
         self._broken = error
+        if not self._lost.done():
+            self._lost.set_result(error)
         async with self._changed:
             self._changed.notify_all()
 

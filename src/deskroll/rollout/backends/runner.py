@@ -40,7 +40,11 @@ class AttemptRunner:
             live.task = asyncio.current_task()  # not before: until then, a stop is seen when the episode begins
             return await run_episode(live, context)
         finally:
-            del self._lives[order.key, order.attempt]
+            self.drop(order)
+
+    def drop(self, order: Order) -> None:
+        """An attempt that was taken on is over."""
+        self._lives.pop((order.key, order.attempt), None)
 
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
         """End an attempt, if it still runs; `visit`: and if it still is in that stage."""

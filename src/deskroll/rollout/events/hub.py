@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, NamedTuple, TypeVar, get_args
@@ -58,6 +59,8 @@ class EventHub:
         """If not, listeners hear what the coordinator itself has to say, and nothing is kept."""
         self._listeners: dict[type, list[Callable[[Any], None]]] = {}
         self._pending: list[Event] = []
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._ring: deque[_Lines] = deque()
         self._size = self._count = self._followers = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -79,7 +82,11 @@ class EventHub:
         self._listeners.setdefault(kind, []).append(hear)
 
     def emit(self, event: Event) -> None:
-        """Take an event, from whichever process."""
+        """Take an event, from whichever process, and from any thread of this one."""
+        if threading.get_ident() != self._thread:
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self.emit, event)
+            return
         kind = type(event)
         if kind in _TELLING and (reason := event.reason):  # type: ignore[union-attr]
             event = msgspec.structs.replace(event, reason=self._hide(reason))
