@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import threading
 import time
 
 from rich.console import Console
@@ -19,6 +20,12 @@ _NAME = re.compile(r"(?:^|\s)[^\s/]+/\d+/\S+/\d+#\d+\b")
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
+_shown: list[_Lines] = []
+"""Those that show lines now: two runs in two threads share one logger, and the last one leaves it as the first found it."""
+_before: list[tuple[int, bool]] = []
+_changing = threading.Lock()
+
+
 class LogLines:
     """Log lines above the progress, for the length of a block."""
 
@@ -28,16 +35,22 @@ class LogLines:
 
     def __enter__(self) -> LogLines:
         level = _level()
-        self._before = self._logger.level, self._logger.propagate
-        self._logger.setLevel(level)
-        self._logger.propagate = False
-        self._logger.addHandler(self._handler)
+        with _changing:
+            if not _shown:
+                _before[:] = [(self._logger.level, self._logger.propagate)]
+                self._logger.setLevel(level)
+                self._logger.propagate = False
+            _shown.append(self._handler)
+            self._logger.addHandler(self._handler)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._logger.removeHandler(self._handler)
-        level, self._logger.propagate = self._before
-        self._logger.setLevel(level)
+        with _changing:
+            _shown.remove(self._handler)
+            self._logger.removeHandler(self._handler)
+            if not _shown:
+                level, self._logger.propagate = _before[0]
+                self._logger.setLevel(level)
 
 
 def _level() -> str:
