@@ -21,7 +21,7 @@ _LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 _shown: list[_Lines] = []
-"""Those that show lines now: two runs in two threads share one logger, and the last one leaves it as the first found it."""
+"""Those that show lines now: runs in threads share one logger, and the last one leaves it as the first found it."""
 _before: list[tuple[int, bool]] = []
 _changing = threading.Lock()
 
