@@ -41,6 +41,7 @@ def events(
     RUN is its folder; without one, the live run of yours on this machine. Without --follow, what the run's folder
     holds of it.
     """
+    _check_kinds(kinds)
     show = _Shown(kinds, episode, as_json=as_json)
     try:
         asyncio.run(_follow(run, show, _LAST if last is None else last) if follow else _show_kept(run, show, last))
@@ -133,3 +134,16 @@ def _value(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{name}: {_value(each)}" for name, each in value.items()) + "}"
     return str(value)
+
+
+def _check_kinds(given: tuple[str, ...]) -> None:
+    """Refuse what no event is called by."""
+    from typing import get_args  # noqa: PLC0415
+
+    from deskroll.events import Event, kind_of  # noqa: PLC0415
+
+    known = sorted(kind_of(each) for each in get_args(Event))
+    words = {*known, *(each.partition(".")[0] for each in known)}
+    for kind in given:
+        if kind not in words:
+            raise click.UsageError(f"--kind: there is no event {plain(kind)!r}; there are: {', '.join(known)}")

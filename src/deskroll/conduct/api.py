@@ -40,6 +40,7 @@ def run(
     agent: str | None = None,
     model: str | Mapping[str, Any] | ModelSettings | None = None,
     resume: str | Path = "",
+    force: bool = False,
     progress: bool = True,
     **settings: Any,
 ) -> Episodes:
@@ -47,9 +48,9 @@ def run(
 
     `tasks` are what `deskroll run` takes (a file, a folder, `suite:NAME`), tasks, or objects as they stand in a file.
     `model` is a name, or settings of a model by name; every other setting of a run (docs/running.md) has its own name
-    here: `env`, `num_rollouts`, `num_vms`, `group_size`, `limits={"max_turns": 10}`. `resume` goes on with a run, of
-    whose folder only what is missing is done. Bad input is an `InputError`; Ctrl-C releases everything and is raised
-    again.
+    here: `env`, `num_rollouts`, `num_vms`, `group_size`, `limits={"max_turns": 10}`. `resume` goes on with the run in
+    that folder: only what is missing is done (`force`: although the tasks or the settings have changed). Bad input is
+    an `InputError`; Ctrl-C releases everything and is raised again.
 
         episodes = deskroll.run("tasks.jsonl", agent="chat", model="my-model", num_vms=4)
     """
@@ -60,7 +61,7 @@ def run(
     if model is not None:
         settings["model"] = {"name": model} if isinstance(model, str) else model
     root, config, loaded = _read(tasks, str(resume), settings)
-    ended = run_to_end(conduct(config, loaded, root, quiet=not progress))
+    ended = run_to_end(conduct(config, loaded, root, force=force, quiet=not progress))
     if ended.interrupted and ended.signalled:
         raise KeyboardInterrupt
     run = Run.open(ended.folder)

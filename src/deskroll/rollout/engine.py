@@ -132,6 +132,7 @@ class Engine:
 
     async def close(self) -> None:
         """End whatever still runs; whoever waits for it is told."""
+        self._failure = self._failure or DeskrollError("the runtime is closed: open it again, and its run goes on")
         jobs = list(self.jobs.items())
         for name, job in jobs:
             job.fail(DeskrollError(f"the runtime was closed, and job {name!r} with it; a resume does the rest"))

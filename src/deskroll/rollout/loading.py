@@ -61,6 +61,11 @@ def resume_run(
         if setting not in map(_field, overrides):
             raise InputError(f"{name}: {setting} was a secret and is not kept; give it again: --set {setting}=...")
     config = load(RunConfig, None, overrides, base=without_masked(info.config), name=name)
+    if tasks is None and not config.tasks:
+        raise InputError(
+            f"{name}: the tasks of this run came from Python and not from a file: go on with it from there, "
+            "deskroll.run(tasks, resume=...), or with the program that ran it"
+        )
     return root, *(_load_tasks(config) if tasks is None else check_run(config, tasks))
 
 

@@ -59,7 +59,7 @@ class EventHub:
         """If not, listeners hear what the coordinator itself has to say, and nothing is kept."""
         self._listeners: dict[type, list[Callable[[Any], None]]] = {}
         self._pending: list[Event] = []
-        self._loop = asyncio.get_running_loop()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.get_ident()
         self._ring: deque[_Lines] = deque()
         self._size = self._count = self._followers = 0
@@ -69,6 +69,7 @@ class EventHub:
         self._failed: set[type] = set()
 
     async def __aenter__(self) -> EventHub:
+        self._loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -84,7 +85,7 @@ class EventHub:
     def emit(self, event: Event) -> None:
         """Take an event, from whichever process, and from any thread of this one."""
         if threading.get_ident() != self._thread:
-            if not self._loop.is_closed():
+            if self._loop is not None and not self._loop.is_closed():
                 self._loop.call_soon_threadsafe(self.emit, event)
             return
         kind = type(event)
