@@ -141,7 +141,7 @@ async def test_a_wedged_desktop_counts_as_broken(provider: LocalProvider, what: 
         words = {
             "screen": "Xvfb|X server|answer",
             "disk": "no space left",
-            "memory": "no memory left|gone|lost|died|killed",
+            "memory": "no memory left|gone|lost|died|killed|closed the connection",
         }
 
         async def broken() -> str:

@@ -518,7 +518,7 @@ async def test_an_elastic_pool_stays_so_when_it_is_resized(open_pool: Open) -> N
         ({"timeout": -1}, "timeout is -1"),
         ({"timeout": float("nan")}, "timeout is nan"),
         ({"spec": DesktopSpec(width=1280.5)}, "width"),  # type: ignore[arg-type]
-        ({"spec": {"width": 1280}}, "no DesktopSpec"),
+        ({"spec": {"width": 1280}}, "not a DesktopSpec"),
     ],
 )
 async def test_a_request_that_makes_no_sense_is_refused(open_pool: Open, ask: dict[str, object], words: str) -> None:
