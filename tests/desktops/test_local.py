@@ -383,8 +383,11 @@ async def test_a_cancelled_boot_leaves_nothing(runtime_folder: Path) -> None:
             booting = asyncio.create_task(local.boot(DesktopSpec()))
             await asyncio.sleep(delay_ms / 1000)
             booting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await booting
+            try:
+                booted = await booting
+            except asyncio.CancelledError:
+                continue
+            await local.stop(booted.id)  # it was faster than the cancellation
         assert set((runtime_folder / "desktops").glob("*")) == before
         assert desktop_processes(runtime_folder) <= sandboxes
 
