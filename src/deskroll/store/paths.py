@@ -15,7 +15,7 @@
         episode.json           the manifest: the attempt's own account, and every file with its size and digest
         steps.jsonl            what was seen, thought, done, at what time
         conversation.json      the messages, as sent
-        screens/<n>.png        each distinct screen once, the bytes that the model saw
+        screens/<n>.png        each distinct screen once, the bytes that the model saw; <n>.jpg where they are a JPEG
         tokens.npz             token ids and log-probabilities, where the model gives them
         recording.mp4          where recording is on
         error.txt              where in an agent's, an environment's or an evaluator's code its failure came from
