@@ -23,7 +23,8 @@ FOLDER = re.compile(r"[\w/-]+/")
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 LEFT_BY_RUNS = re.compile(r"[\w<>/]+\.(?:jsonl?|png)")
 """Files of a run's folder: `store/paths.py` names them."""
-SPOKEN = [each for each in CODE.findall(FENCE.sub("", PAGE)) if each not in ("file.py:name", "src/deskroll/")]
+NOTATION = ("file.py:name", "src/deskroll/", "A → B")
+SPOKEN = [each for each in CODE.findall(FENCE.sub("", PAGE)) if each not in NOTATION]
 """Every piece of code on the page, but for what explains its notation."""
 
 
