@@ -21,8 +21,8 @@ CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"(?P<file>[\w/-]+\.py)(?::(?P<name>[\w.]+))?")
 FOLDER = re.compile(r"[\w/-]+/")
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
-LEFT_BY_RUNS = re.compile(r"[\w<>/]+\.(?:jsonl?|png)")
-"""Files of a run's folder: `store/paths.py` names them."""
+LEFT_BY_RUNS = re.compile(r"[\w<>/]+(?:\.(?:jsonl?|png)|>/)")
+"""Files and folders of a run's folder: `store/paths.py` names them."""
 NOTATION = ("file.py:name", "src/deskroll/", "A → B")
 SPOKEN = [each for each in CODE.findall(FENCE.sub("", PAGE)) if each not in NOTATION]
 """Every piece of code on the page, but for what explains its notation."""
@@ -126,7 +126,7 @@ def test_all_of_it_is_looked_at() -> None:
 @pytest.mark.parametrize(
     "code",
     ["rollout/nothing.py", "rollout/retry.py:judges", "types.py:Episode.nothing", "Crew", "limits.nothing", "nothing/",
-     "nothing.jsonl", "deskroll fly", "make fly", "--fly"],
+     "nothing/<n>/", "nothing.jsonl", "deskroll fly", "make fly", "--fly"],
 )  # fmt: skip
 def test_a_forged_name_is_found(code: str) -> None:
     assert problem(code)
