@@ -356,7 +356,7 @@ class Scratch:
 def run_ours() -> None:
     """What a contender's process does."""
     raise_open_files()
-    asyncio.run(ours(Job.from_json(sys.argv[1])))
+    uvloop.run(ours(Job.from_json(sys.argv[1])))
 
 
 async def ours(

@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 
 import msgspec
+import uvloop
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -90,7 +91,7 @@ def run_off() -> None:
 
 def _run(*, enabled: bool) -> None:
     raise_open_files()
-    asyncio.run(ours(Job.from_json(sys.argv[1]), settings={"events": {"enabled": enabled}}))
+    uvloop.run(ours(Job.from_json(sys.argv[1]), settings={"events": {"enabled": enabled}}))
 
 
 async def follow(job: Job) -> list[float]:

@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
 
 _TICK_S = 0.25
 _LATE_S = 0.05
@@ -69,13 +69,28 @@ _latest: _Ticker | None = None
 """Of the loop that was asked for last."""
 
 
-class Limit:
-    """When a block ends at the latest, by running time; it may be moved while the block runs."""
+class time_limit:  # noqa: N801  (it is used like a function)
+    """End the block with `TimeoutError` once it has had so many seconds of running time; None: never.
 
-    def __init__(self, block: asyncio.Timeout) -> None:
-        self._block = block
+    `async with time_limit(5) as limit`; the end may be moved while the block runs.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._block = asyncio.timeout(None)
         self._end: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._block.__aenter__()
+        self.allow(self._seconds)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._release()
+        await self._block.__aexit__(kind, error, trace)
 
     @property
     def left(self) -> float | None:
@@ -88,36 +103,25 @@ class Limit:
 
     def allow(self, seconds: float | None) -> None:
         """So many seconds from now; None: as long as it takes. Too late once it has expired."""
-        self.release()
-        if not self.expired():
-            self._end = None if seconds is None else running_time() + seconds
-            self._set_timer()
+        self._release()
+        if self.expired():
+            return
+        self._end = None
+        if seconds is not None:
+            self._end = running_time() + seconds
+            self._set_timer(seconds)
 
-    def release(self) -> None:
-        """The block is over: nothing ends it any more."""
+    def _release(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _set_timer(self) -> None:
-        if (left := self.left) is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, left), self._look)
+    def _set_timer(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._look)
 
     def _look(self) -> None:
         self._timer = None
-        if self.left is not None and self.left > _NOW_S:
-            self._set_timer()
+        if (left := self.left) is not None and left > _NOW_S:
+            self._set_timer(left)
         elif not self.expired():
             self._block.reschedule(asyncio.get_running_loop().time())
-
-
-@asynccontextmanager
-async def time_limit(seconds: float | None) -> AsyncIterator[Limit]:
-    """End the block with `TimeoutError` once it has had so many seconds of running time; None: never."""
-    async with asyncio.timeout(None) as block:
-        limited = Limit(block)
-        limited.allow(seconds)
-        try:
-            yield limited
-        finally:
-            limited.release()

@@ -323,31 +323,41 @@ def comes_from_outside(error: BaseException) -> bool:
     return not isinstance(error, Exception | SystemExit)
 
 
-@contextmanager
-def boundary(culprit: FailureClass, what: str, *, bug: FailureClass | None = None) -> Iterator[None]:
+class boundary:  # noqa: N801  (it is used like a function, many times a turn: a generator would cost thrice as much)
     """Turn any plain exception that leaves the block into the error class of `culprit`.
 
     `bug`: whose fault it is where nobody raised it for people to read, if that is another's.
     Errors that already carry a failure class, a `StoreError`, and cancellation pass through unchanged. Code that wants
     to end the whole program (`sys.exit`) has failed like any other: the program is not its own.
     """
-    if culprit not in _BY_CLASS:
-        raise ValueError(f"no error class belongs to {culprit!r}: cancellation passes through by itself")
-    try:
-        yield
-    except DeskrollError as error:
-        if error.failure is not None or isinstance(error, StoreError):
-            raise
-        blamed = culprit if error.unforeseen is None else bug or culprit
-        made = _BY_CLASS[blamed](f"{what}: {error}")
-        made.unforeseen, made.trace = error.unforeseen, error.trace
-        raise made from error
-    except BaseException as error:
-        if comes_from_outside(error):
-            raise
-        made = _BY_CLASS[bug or culprit](f"{what}: {type(error).__name__}: {error}")
-        made.unforeseen = error
-        raise made from error
+
+    __slots__ = ("_bug", "_culprit", "_what")
+
+    def __init__(self, culprit: FailureClass, what: str, *, bug: FailureClass | None = None) -> None:
+        if culprit not in _BY_CLASS:
+            raise ValueError(f"no error class belongs to {culprit!r}: cancellation passes through by itself")
+        self._culprit, self._what, self._bug = culprit, what, bug
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self.blame(error)
+
+    def blame(self, error: BaseException) -> None:
+        """Raise it as the culprit's, unless it has a culprit or is no failure."""
+        if isinstance(error, DeskrollError):
+            if error.failure is not None or isinstance(error, StoreError):
+                return
+            blamed = self._culprit if error.unforeseen is None else self._bug or self._culprit
+            made = _BY_CLASS[blamed](f"{self._what}: {error}")
+            made.unforeseen, made.trace = error.unforeseen, error.trace
+            raise made from error
+        if not comes_from_outside(error):
+            made = _BY_CLASS[self._bug or self._culprit](f"{self._what}: {type(error).__name__}: {error}")
+            made.unforeseen = error
+            raise made from error
 
 
 @contextmanager

@@ -160,6 +160,9 @@ class ChatAgent(Agent):
 
 def _answerable(completion: Completion) -> Completion:
     """The reply with a name and an id of its own for each call: servers refuse a conversation that lacks them."""
+    ids = {call.id for call in completion.tool_calls}
+    if len(ids) == len(completion.tool_calls) and all(call.name for call in completion.tool_calls):
+        return completion
     calls: dict[str, ToolRequest] = {}
     for call in completion.tool_calls:
         own = call.id

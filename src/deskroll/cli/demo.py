@@ -40,6 +40,8 @@ def demo(output_dir: Path, num_vms: int) -> None:
     Needs no key, no VM and no container engine. The same by hand:  deskroll run suite:desk --agent oracle --num-vms 4.
     Exits with 1 when something did not come out as it should.
     """
+    import uvloop  # noqa: PLC0415
+
     from deskroll.conduct.run import conduct  # noqa: PLC0415
     from deskroll.report.html import write_html  # noqa: PLC0415
     from deskroll.rollout.loading import load_run  # noqa: PLC0415
@@ -56,7 +58,7 @@ def demo(output_dir: Path, num_vms: int) -> None:
     )
     began = time.monotonic()
     try:
-        ended = asyncio.run(conduct(config, small))
+        ended = uvloop.run(conduct(config, small))
     except asyncio.CancelledError:
         click.echo("interrupted", err=True)
         raise click.exceptions.Exit(130) from None

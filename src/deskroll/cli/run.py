@@ -75,6 +75,8 @@ def run(
     begun is finished, the rest is left. Twice: stop now. Either way no desktop is left, and --resume goes on. Exit code
     0: every episode was scored; 1: some were not; 2: bad input; 130: interrupted.
     """
+    import uvloop  # noqa: PLC0415
+
     from deskroll.cli.run_plan import show_plan  # noqa: PLC0415
     from deskroll.conduct.console import stderr  # noqa: PLC0415
     from deskroll.conduct.log_lines import LogLines  # noqa: PLC0415
@@ -106,7 +108,7 @@ def run(
         show_plan(config, loaded, root, as_json=as_json)
         return
     try:
-        ended = asyncio.run(conduct(config, loaded, root, force=force))
+        ended = uvloop.run(conduct(config, loaded, root, force=force))
     except asyncio.CancelledError:  # a signal, before the run went on or while it was closed
         click.echo("interrupted", err=True)
         raise click.exceptions.Exit(130) from None

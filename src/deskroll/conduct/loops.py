@@ -8,6 +8,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import uvloop
+
 T = TypeVar("T")
 
 
@@ -20,7 +22,7 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         asyncio.get_running_loop()
     except RuntimeError:
         try:
-            return asyncio.run(work)
+            return uvloop.run(work)
         except asyncio.CancelledError:  # by Ctrl-C, of which the work itself has taken note
             raise KeyboardInterrupt from None
     began: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[T]]] = Future()
@@ -33,7 +35,7 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
 
     def run() -> None:
         try:
-            ended.set_result(asyncio.run(held()))
+            ended.set_result(uvloop.run(held()))
         except BaseException as error:  # noqa: BLE001  (whatever it is, it is raised where it was asked for)
             ended.set_exception(error)
 

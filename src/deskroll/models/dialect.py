@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
-import msgspec
 from pydantic import JsonValue
 
 from deskroll.models.base import Sampling
@@ -22,7 +21,7 @@ class Request(Record, frozen=True):
 
     parts: list[bytes]
     """The body."""
-    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    headers: dict[str, str] | None = None
     """Those that not every request has."""
 
 

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -26,6 +26,7 @@ from deskroll.models.settings import Address, ModelSettings, is_loopback
 from deskroll.models.silence import SilenceWatch
 
 _KEEPALIVE_S = 15.0
+_NO_WAIT = nullcontext()
 _HEADERS = {
     "Accept": "application/json",
     "Accept-Encoding": "identity",
@@ -82,20 +83,11 @@ class Endpoint:
         if session is not None:
             await session.close()
 
-    @asynccontextmanager
-    async def slot(self, clock: EpisodeClock) -> AsyncIterator[None]:
+    def slot(self, clock: EpisodeClock) -> AbstractAsyncContextManager[None]:
         """A permit for one open request; the wait for it is nobody's time."""
-        if self._permits is None:
-            yield
-            return
-        with clock.paused():
-            await self._permits.acquire()
-        try:
-            yield
-        finally:
-            self._permits.release()
+        return _NO_WAIT if self._permits is None else _held(self._permits, clock)
 
-    async def post(self, url: URL, body: Body, headers: Mapping[str, str], seconds: float) -> Reply:
+    async def post(self, url: URL, body: Body, headers: Mapping[str, str] | None, seconds: float) -> Reply:
         """Ask; raises `Unreachable`."""
         session, serial = self._live(), next(self._serial)
         self._open[serial] = running_time()
@@ -187,6 +179,16 @@ class Endpoint:
         if isinstance(error, OSError) and error.strerror:
             return f"the connection broke: {error.strerror}"
         return f"the connection failed: {type(error).__name__}: {error}"
+
+
+@asynccontextmanager
+async def _held(permits: asyncio.Semaphore, clock: EpisodeClock) -> AsyncIterator[None]:
+    with clock.paused():
+        await permits.acquire()
+    try:
+        yield
+    finally:
+        permits.release()
 
 
 def _proxy(url: URL) -> str | None:

@@ -6,6 +6,7 @@ Guarantees: the key is in no repr, no dump and no message. What is left out here
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class Address:
     variable: str = URL_VARIABLE
     """The variable that says where it is, where settings do not."""
 
-    @property
+    @functools.cached_property
     def shown(self) -> str:
         """The address as it may be shown: without query."""
         return str(self.url.with_query(None)).rstrip("/")

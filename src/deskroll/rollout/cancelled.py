@@ -14,11 +14,18 @@ from deskroll.errors import DeskrollError, FailureClass, boundary
 from deskroll.rollout.live_attempt import LiveAttempt
 
 
-@contextmanager
-def blaming(live: LiveAttempt, culprit: FailureClass, what: str, *, bug: FailureClass | None = None) -> Iterator[None]:
+class blaming(boundary):  # noqa: N801  (as `boundary`)
     """A `boundary`, also for a cancellation that nobody has sent."""
-    with boundary(culprit, what, bug=bug), from_within(live):
-        yield
+
+    __slots__ = ("_live",)
+
+    def __init__(self, live: LiveAttempt, culprit: FailureClass, what: str, *, bug: FailureClass | None = None) -> None:
+        super().__init__(culprit, what, bug=bug)
+        self._live = live
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self.blame(_told(error, self._live))
 
 
 @contextmanager
@@ -27,11 +34,18 @@ def from_within(live: LiveAttempt) -> Iterator[None]:
     try:
         yield
     except asyncio.CancelledError as error:
-        if live.cancelled or being_cancelled():
+        if (told := _told(error, live)) is error:
             raise
-        made = DeskrollError("its code was cancelled from within: it awaits something that was cancelled")
-        made.unforeseen = error
-        raise made from None
+        raise told from None
+
+
+def _told(error: BaseException, live: LiveAttempt) -> BaseException:
+    """The error that a cancellation which nobody has sent amounts to; any other is itself."""
+    if not isinstance(error, asyncio.CancelledError) or live.cancelled or being_cancelled():
+        return error
+    made = DeskrollError("its code was cancelled from within: it awaits something that was cancelled")
+    made.unforeseen = error
+    return made
 
 
 def being_cancelled() -> bool:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 
-from deskroll.clocks import Limit, running_time, time_limit
+from deskroll.clocks import running_time, time_limit
 from deskroll.errors import DeskrollError
 from deskroll.models.base import episode_clock
 
@@ -34,7 +34,7 @@ Waiting = Callable[[], AbstractContextManager[None]]
 class TurnClock:
     """The time of an episode's turns. Waiting for a model slot takes none of it, nor do tries that failed."""
 
-    def __init__(self, limit: Limit, waiting: Waiting) -> None:
+    def __init__(self, limit: time_limit, waiting: Waiting) -> None:
         self._limit = limit
         self._waiting = waiting
         self.unanswered_s = 0.0
@@ -55,21 +55,30 @@ class TurnClock:
         finally:
             self._limit.allow(left)
 
-    @contextmanager
-    def asking(self) -> Iterator[None]:
+    def asking(self) -> AbstractContextManager[None]:
         """In this block a request is open; given up by the time that is over, or by the agent, it was not answered."""
-        begun = running_time()
-        try:
-            yield
-        except asyncio.CancelledError:
-            self.unanswered_s += running_time() - begun
-            raise
-        self.unanswered_s = 0.0
+        return _Asking(self)
 
     def credit(self, seconds: float) -> None:
         """So much of the running time that has passed does not count."""
         if (left := self._limit.left) is not None:
             self._limit.allow(left + seconds)
+
+
+class _Asking:
+    __slots__ = ("_begun", "_clock")
+
+    def __init__(self, clock: TurnClock) -> None:
+        self._clock = clock
+
+    def __enter__(self) -> None:
+        self._begun = running_time()
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is None:
+            self._clock.unanswered_s = 0.0
+        elif issubclass(kind, asyncio.CancelledError):
+            self._clock.unanswered_s += running_time() - self._begun
 
 
 @asynccontextmanager
