@@ -270,6 +270,20 @@ class EndpointAnswering(Occurrence, frozen=True, kw_only=True, tag="endpoint.ans
     silent_s: float
 
 
+class EndpointChanged(Occurrence, frozen=True, kw_only=True, tag="endpoint.changed"):
+    """A model server behind a router is asked, or is not asked any more, or serves another version."""
+
+    endpoint: str
+    state: str
+    """`starting`, `up`, `closed` (it failed), `draining` or `removed`."""
+    version: str = ""
+    limit: int = 0
+    """The most requests that it has open at a time."""
+    queue: int = 0
+    """Requests that wait in the server itself."""
+    reason: str = ""
+
+
 class DesktopState(Occurrence, frozen=True, kw_only=True, tag="desktop.state"):
     """A desktop entered another state: booting, checking, ready, leased, recycling, stopping, gone."""
 
@@ -410,7 +424,7 @@ Event = (
     RunOpened | RunStopping | RunClosed | LimitsChanged | JobStarted | JobEnded | GroupBegun | GroupEnded
     | AttemptStarted | StageEntered | WaitChanged | AttemptEnded | AttemptDropped | AttemptRetried
     | EpisodeSealed | EpisodeStalled | EpisodeUnclosed
-    | ModelAnswered | ModelRetried | ModelFailed | EndpointSilent | EndpointAnswering
+    | ModelAnswered | ModelRetried | ModelFailed | EndpointSilent | EndpointAnswering | EndpointChanged
     | DesktopState | DesktopBooted | DesktopReset | DesktopStopped | DesktopDied | DesktopReaped
     | DesktopNotBooted | DesktopBroken | DesktopUnstoppable
     | LeaseGranted | LeaseRefused | LeaseReleased | LeaseTaken

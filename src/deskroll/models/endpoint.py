@@ -67,7 +67,7 @@ class Endpoint:
 
     async def __aenter__(self) -> Endpoint:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S),
+            connector=_connector(self.address.socket),
             headers=self._headers,
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
             timeout=aiohttp.ClientTimeout(total=None, connect=self._connect_timeout),
@@ -189,6 +189,12 @@ async def _held(permits: asyncio.Semaphore, clock: EpisodeClock) -> AsyncIterato
         yield
     finally:
         permits.release()
+
+
+def _connector(socket: str) -> aiohttp.BaseConnector:
+    if socket:
+        return aiohttp.UnixConnector(socket, limit=0, keepalive_timeout=_KEEPALIVE_S)
+    return aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S)
 
 
 def _proxy(url: URL) -> str | None:

@@ -17,12 +17,14 @@ from yarl import URL
 
 from deskroll.config import Settings
 from deskroll.errors import ConfigError, InputError
+from deskroll.host.listen import Listen
 from deskroll.models.base import Sampling
 from deskroll.models.prices import Price
 
 PUBLIC_URL = "https://api.openai.com/v1"
 URL_VARIABLE = "OPENAI_BASE_URL"
 KEY_VARIABLE = "OPENAI_API_KEY"
+_UNIX = "unix:"
 _OURS = ("model", "messages", "tools", "stream", "n")
 """Fields of a request that are not for `extra`: the client itself decides on them."""
 
@@ -51,16 +53,20 @@ class Address:
     key: SecretStr | None
     variable: str = URL_VARIABLE
     """The variable that says where it is, where settings do not."""
+    socket: str = ""
+    """The unix socket that it is reached over; empty: over TCP."""
 
     @functools.cached_property
     def shown(self) -> str:
         """The address as it may be shown: without query."""
-        return str(self.url.with_query(None)).rstrip("/")
+        return f"{_UNIX}{self.socket}" if self.socket else str(self.url.with_query(None)).rstrip("/")
 
     @property
     def is_ours(self) -> bool:
         """Whether it is on this machine or in a private network, where no list price holds."""
         host = self.url.host or ""
+        if self.socket:
+            return True
         try:
             return is_loopback(host) or ipaddress.ip_address(host).is_private
         except ValueError:
@@ -122,7 +128,7 @@ class ModelSettings(Settings):
     @classmethod
     def _check_url(cls, value: str) -> str:
         if value:
-            _url(value, "base_url")
+            read_address(value, "base_url")
         return value
 
     @field_validator("extra")
@@ -148,7 +154,14 @@ class ModelSettings(Settings):
         key = key.strip()
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(f"the API key (api_key, or ${vendor.key_variable}) holds characters that no key has")
-        return Address(_url(given or vendor.url, origin), SecretStr(key) if key else None, vendor.url_variable)
+        return read_address(given or vendor.url, origin, SecretStr(key) if key else None, vendor.url_variable)
+
+
+def read_address(text: str, origin: str, key: SecretStr | None = None, variable: str = URL_VARIABLE) -> Address:
+    """The address that is written there: http://HOST:PORT/v1, or unix:PATH; `origin` names it in errors."""
+    if text.strip().startswith(_UNIX):
+        return Address(URL("http://localhost/v1"), key, variable, Listen.parse(text.strip()).path)
+    return Address(_url(text, origin), key, variable)
 
 
 def _url(text: str, origin: str) -> URL:

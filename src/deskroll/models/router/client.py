@@ -1,0 +1,138 @@
+"""RouterClient: a process's end of the router: tickets, each held for the length of a block.
+
+Guarantees: a ticket goes back however its block ends, also where whoever waits for one is cancelled in the moment in
+which it comes; where the router is gone, everybody who waits is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Self
+
+from deskroll.errors import ModelError
+from deskroll.host.frames import Frames, connect
+from deskroll.host.listen import Listen
+from deskroll.models.router import wire
+from deskroll.models.router.roster import EndpointView, Outcome, Ticket
+
+
+class Held:
+    """A ticket in use: `outcome` is what its endpoint is told of the request."""
+
+    def __init__(self, ticket: Ticket, url: str, key: str) -> None:
+        self.ticket = ticket
+        self.url = url
+        self.key = key
+        self.outcome = Outcome.ABANDONED
+        self.error = ""
+        self.version_end = ""
+        """The version that is served after the request, where it is another one by then."""
+
+
+class RouterClient:
+    """Use with `async with`."""
+
+    def __init__(self, listen: Listen, token: str = "") -> None:
+        self._listen = listen
+        self._token = token
+        self._frames: Frames | None = None
+        self._serial = itertools.count(1)
+        self._asked: dict[int, asyncio.Future[Ticket]] = {}
+        self._returned: dict[int, asyncio.Future[str]] = {}
+        self._known: dict[str, wire.Known] = {}
+        self._welcome: asyncio.Future[tuple[EndpointView, ...]] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._welcome = asyncio.get_running_loop().create_future()
+        try:
+            self._frames = await connect(self._listen, self._hear, self._gone)
+            self._send(wire.Hello(token=self._token))
+            await self._welcome
+        except OSError as error:
+            raise ModelError(f"no router of models answers on {self._listen}: {error.strerror or error}") from error
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._frames is not None:
+            self._frames.close()
+
+    async def endpoints(self) -> tuple[EndpointView, ...]:
+        """Those that were there when the connection was made."""
+        return () if self._welcome is None else await self._welcome
+
+    @asynccontextmanager
+    async def ticket(self, session: str = "", *, tell: bool = False) -> AsyncIterator[Held]:
+        """Wait for a ticket and hold it for the length of the block; `tell`: what is served after it is wanted."""
+        ticket = await self._ask(session)
+        known = self._known[ticket.endpoint]
+        held = Held(ticket, known.url, known.key)
+        try:
+            yield held
+        finally:
+            self._send(wire.GiveBack(ticket=ticket.id, outcome=held.outcome, error=held.error, tell=tell))
+        if tell:
+            after = await self._wait_returned(ticket.id)
+            held.version_end = after if after != ticket.version else ""
+
+    def end_session(self, session: str) -> None:
+        """An attempt is over: where it was answered does not matter any more."""
+        self._send(wire.EndSession(session=session))
+
+    async def _ask(self, session: str) -> Ticket:
+        if self._frames is None:
+            raise ModelError(f"the router of models on {self._listen} is gone")
+        number = next(self._serial)
+        wanted = self._asked[number] = asyncio.get_running_loop().create_future()
+        self._send(wire.Ask(request=number, session=session))
+        try:
+            return await wanted
+        except asyncio.CancelledError:
+            if wanted.done() and not wanted.cancelled() and wanted.exception() is None:
+                self._send(wire.GiveBack(ticket=wanted.result().id, outcome=Outcome.ABANDONED))
+            else:
+                self._send(wire.Withdraw(request=number))
+            raise
+        finally:
+            self._asked.pop(number, None)
+
+    async def _wait_returned(self, ticket: int) -> str:
+        returned = self._returned[ticket] = asyncio.get_running_loop().create_future()
+        try:
+            return await returned
+        finally:
+            self._returned.pop(ticket, None)
+
+    def _send(self, message: wire.Upward) -> None:
+        if self._frames is not None:
+            self._frames.send(wire.encode(message))
+
+    def _hear(self, data: bytes) -> None:
+        match wire.decode_downward(data):
+            case wire.Granted(request=number, ticket=ticket):
+                wanted = self._asked.get(number)
+                if wanted is None or wanted.done():  # whoever asked has just gone, and its word is on its way
+                    self._send(wire.GiveBack(ticket=ticket.id, outcome=Outcome.ABANDONED))
+                else:
+                    wanted.set_result(ticket)
+            case wire.Known(endpoint=endpoint) as known:
+                self._known[endpoint] = known
+            case wire.Denied(request=number, message=message):
+                if (wanted := self._asked.get(number)) is not None and not wanted.done():
+                    wanted.set_exception(ModelError(message))
+            case wire.Returned(ticket=ticket_id, version=version):
+                if (returned := self._returned.get(ticket_id)) is not None and not returned.done():
+                    returned.set_result(version)
+            case wire.Welcome(endpoints=endpoints):
+                if self._welcome is not None and not self._welcome.done():
+                    self._welcome.set_result(endpoints)
+
+    def _gone(self) -> None:
+        self._frames = None
+        why = f"the router of models on {self._listen} is gone"
+        for future in (*self._asked.values(), *self._returned.values(), self._welcome):
+            if future is not None and not future.done():
+                future.set_exception(ModelError(why))
+                future.exception()

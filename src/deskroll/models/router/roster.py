@@ -1,0 +1,337 @@
+"""Roster: which endpoint a request goes to, and when. A pure state machine: times are handed in, nothing is awaited.
+
+A **ticket** is one open request at one endpoint. Requests wait in the order in which they came; the first is granted a
+ticket as soon as an endpoint that may be asked has room: the one that its session used last while that is at most
+`affinity_margin` tickets above the least loaded (its prefix is cached there), else the least loaded.
+
+Guarantees: no endpoint ever has more tickets open than its limit; a ticket counts until it is given back, or its holder
+is gone; nothing is granted at an endpoint that drains, starts or refreshes, and one request at a time at one whose
+circuit is closed; a request waits while there is no such endpoint, and none overtakes it.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from deskroll.errors import InputError
+from deskroll.models.router.circuit import Circuit
+from deskroll.models.router.limit import Limit
+from deskroll.types import Record
+
+AFFINITY_MARGIN = 4
+
+
+class Outcome(enum.StrEnum):
+    """How a request went, as far as its endpoint is concerned."""
+
+    ANSWERED = "answered"
+    """It was answered, or refused for what it asked."""
+    THROTTLED = "throttled"
+    """The endpoint is asked too much (429)."""
+    UNAVAILABLE = "unavailable"
+    """The endpoint cannot answer now (503)."""
+    FAILED = "failed"
+    """It brought nothing of use: an error, half an answer, silence."""
+    UNREACHABLE = "unreachable"
+    """There was no connection."""
+    ABANDONED = "abandoned"
+    """Whoever asked does not want to know any more: that says nothing of the endpoint."""
+
+
+class EndpointState(enum.StrEnum):
+    """Whether an endpoint is asked."""
+
+    STARTING = "starting"
+    """Not yet."""
+    UP = "up"
+    CLOSED = "closed"
+    """Not for a while: it failed. Then with one request at a time."""
+    DRAINING = "draining"
+    """Not any more, or not until its weights are new: open requests come to their end."""
+
+
+class Ticket(Record, frozen=True):
+    """One open request."""
+
+    id: int
+    endpoint: str
+    """The endpoint's name."""
+    model: str
+    """The name of the model to ask for there."""
+    version: str = ""
+    """Of the weights that answer."""
+
+
+class Grant(Record, frozen=True):
+    """A request gets its ticket."""
+
+    request: int
+    holder: str
+    ticket: Ticket
+
+
+class EndpointView(Record, frozen=True):
+    """How one endpoint stands."""
+
+    name: str
+    state: EndpointState
+    in_flight: int
+    limit: int
+    queue: int
+    """Requests that wait in the server itself."""
+    model: str
+    version: str
+    last_error: str = ""
+
+
+@dataclass
+class _Endpoint:
+    name: str
+    model: str
+    version: str
+    limit: Limit
+    circuit: Circuit = field(default_factory=Circuit)
+    starting: bool = False
+    draining: bool = False
+    leaving: bool = False
+    """Whether it goes once its last ticket is back."""
+    in_flight: int = 0
+    last_error: str = ""
+
+    def is_usable(self) -> bool:
+        """Whether somebody may hope for an answer soon."""
+        return not (self.starting or self.draining) and self.circuit.is_open
+
+    def has_room(self, now: float) -> bool:
+        if self.starting or self.draining or self.in_flight >= self.limit.most:
+            return False
+        return self.circuit.lets_through(now, self.in_flight)
+
+    @property
+    def load(self) -> float:
+        return self.in_flight / self.limit.most
+
+    def view(self) -> EndpointView:
+        state = EndpointState.UP if self.circuit.is_open else EndpointState.CLOSED
+        if self.starting or self.draining:
+            state = EndpointState.STARTING if self.starting else EndpointState.DRAINING
+        return EndpointView(
+            name=self.name, state=state, in_flight=self.in_flight, limit=self.limit.most, queue=self.limit.queue,
+            model=self.model, version=self.version, last_error=self.last_error,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Request:
+    id: int
+    holder: str
+    session: str
+    since: float
+
+
+@dataclass(frozen=True)
+class _Open:
+    endpoint: _Endpoint
+    holder: str
+    era: int
+
+
+class Roster:
+    """Endpoints, the requests that wait, and the tickets that are open."""
+
+    def __init__(self, affinity_margin: int = AFFINITY_MARGIN) -> None:
+        self._margin = affinity_margin
+        self._endpoints: dict[str, _Endpoint] = {}
+        self._waiting: dict[tuple[str, int], _Request] = {}
+        self._open: dict[int, _Open] = {}
+        self._sessions: dict[tuple[str, str], str] = {}
+        """The endpoint that a holder's session used last."""
+        self._serial = itertools.count(1)
+        self._hopeless_since: float | None = 0.0
+        """Since when no endpoint can be hoped for; None: one can."""
+
+    # --- endpoints come, change and go ---
+
+    def add(
+        self, name: str, now: float, *, model: str, version: str = "", limit: int | None = None, starting: bool = False
+    ) -> None:
+        """An endpoint is there from now on; `starting`: and may be asked once it is `ready`."""
+        if name in self._endpoints:
+            raise InputError(f"endpoint {name} is there already")
+        self._endpoints[name] = _Endpoint(name, model, version, Limit(limit), starting=starting)
+        self._look(now)
+
+    def ready(self, name: str, now: float, *, model: str | None = None, version: str | None = None) -> None:
+        """An endpoint may be asked, from now on or again; what it serves may be new."""
+        endpoint = self._of(name)
+        endpoint.starting, endpoint.draining = False, endpoint.leaving
+        endpoint.model = endpoint.model if model is None else model
+        endpoint.version = endpoint.version if version is None else version
+        endpoint.circuit.note_answer(now)
+        self._look(now)
+
+    def drain(self, name: str, now: float) -> None:
+        """Grant nothing more there; what is open comes to its end."""
+        self._of(name).draining = True
+        self._look(now)
+
+    def restart(self, name: str, now: float) -> None:
+        """It starts anew: it may be asked once it is `ready`."""
+        self._of(name).starting = True
+        self._look(now)
+
+    def remove(self, name: str, now: float) -> None:
+        """Let it go, as soon as its last ticket is back."""
+        endpoint = self._of(name)
+        endpoint.draining = endpoint.leaving = True
+        self._let_go(endpoint)
+        self._look(now)
+
+    def serve(self, name: str, version: str, model: str | None = None) -> None:
+        """It serves this version from now on, while requests go on (LoRA, or weights that change under them)."""
+        endpoint = self._of(name)
+        endpoint.version = version
+        endpoint.model = endpoint.model if model is None else model
+
+    def note_health(self, name: str, now: float, *, asked: float, good: bool, error: str = "") -> None:
+        """What came of a look at its health that began at `asked`."""
+        endpoint = self._of(name)
+        endpoint.circuit.note_health(now, asked=asked, good=good)
+        if not good:
+            endpoint.last_error = error
+        self._look(now)
+
+    def note_queue(self, name: str, waiting: int, running: int) -> None:
+        """What a server says of its own queue."""
+        self._of(name).limit.note_queue(waiting, running)
+
+    # --- requests ---
+
+    def ask(self, holder: str, request: int, session: str, now: float) -> None:
+        """Somebody wants a ticket; `holder` is the process that asks, `request` its own number for it."""
+        self._waiting[holder, request] = _Request(request, holder, session, now)
+
+    def withdraw(self, holder: str, request: int) -> None:
+        """It is not wanted any more; nothing where it was granted in the meantime: that ticket is given back."""
+        self._waiting.pop((holder, request), None)
+
+    def give_back(self, holder: str, ticket: int, outcome: Outcome, now: float, error: str = "") -> str:
+        """A request is over; the version that its endpoint serves by now. A ticket that nobody holds is no error."""
+        held = self._open.get(ticket)
+        if held is None or held.holder != holder:
+            return ""
+        endpoint, version = held.endpoint, held.endpoint.version
+        self._close(ticket)
+        if outcome is Outcome.ANSWERED:
+            endpoint.limit.note_good()
+            endpoint.circuit.note_answer(now)
+        elif outcome is not Outcome.ABANDONED:
+            endpoint.last_error = error or str(outcome)
+            if outcome in (Outcome.THROTTLED, Outcome.UNAVAILABLE):
+                endpoint.limit.note_overload(held.era)
+            if outcome is not Outcome.THROTTLED:
+                endpoint.circuit.note_failure(now, at_once=outcome is Outcome.UNREACHABLE)
+        self._look(now)
+        return version
+
+    def end_session(self, holder: str, session: str) -> None:
+        """An attempt is over: where it was answered does not matter any more."""
+        self._sessions.pop((holder, session), None)
+
+    def lose(self, holder: str) -> None:
+        """A process is gone, and what it held and waited for with it."""
+        self._waiting = {key: each for key, each in self._waiting.items() if each.holder != holder}
+        self._sessions = {key: name for key, name in self._sessions.items() if key[0] != holder}
+        for ticket in [ticket for ticket, held in self._open.items() if held.holder == holder]:
+            self._close(ticket)
+
+    def grant(self, now: float) -> Iterator[Grant]:
+        """Hand out what can be had at this moment, first come, first served."""
+        while self._waiting:
+            room = [each for each in self._endpoints.values() if each.has_room(now)]
+            if not room:
+                return
+            request = self._waiting.pop(next(iter(self._waiting)))
+            yield self._grant(request, self._choose(request, room))
+
+    def expire(self, now: float, wait: float) -> list[tuple[str, int]]:
+        """Take those out of the line that have waited so long while no endpoint could be hoped for."""
+        if self._hopeless_since is None:
+            return []
+        since = self._hopeless_since
+        over = [key for key, each in self._waiting.items() if now - max(since, each.since) >= wait]
+        for key in over:
+            del self._waiting[key]
+        return over
+
+    def next_look(self, now: float, wait: float) -> float | None:
+        """When something changes by itself: a closed endpoint may be tried, or a request expires; None: never."""
+        if not self._waiting:
+            return None
+        closed = (each.circuit.closed_until for each in self._endpoints.values() if not each.in_flight)
+        times = [time for time in closed if time is not None and time > now]
+        if self._hopeless_since is not None:
+            oldest = next(iter(self._waiting.values())).since
+            times.append(max(oldest, self._hopeless_since) + wait)
+        return min(times, default=None)
+
+    # --- how it stands ---
+
+    def view(self) -> tuple[EndpointView, ...]:
+        """Every endpoint, in the order in which they came."""
+        return tuple(each.view() for each in self._endpoints.values())
+
+    def names(self) -> tuple[str, ...]:
+        """Those that are there."""
+        return tuple(self._endpoints)
+
+    def in_flight(self, name: str) -> int:
+        """Tickets that are open at an endpoint; none where there is no such."""
+        return self._endpoints[name].in_flight if name in self._endpoints else 0
+
+    @property
+    def waiting(self) -> int:
+        """Requests without a ticket."""
+        return len(self._waiting)
+
+    # --- the machinery ---
+
+    def _of(self, name: str) -> _Endpoint:
+        if (endpoint := self._endpoints.get(name)) is None:
+            known = ", ".join(self._endpoints) or "none"
+            raise InputError(f"there is no endpoint {name}; known: {known}")
+        return endpoint
+
+    def _choose(self, request: _Request, room: list[_Endpoint]) -> _Endpoint:
+        least = min(room, key=lambda each: (each.load, each.in_flight))
+        last = self._endpoints.get(self._sessions.get((request.holder, request.session), ""))
+        if last is None or last not in room or last.in_flight > least.in_flight + self._margin:
+            return least
+        return last
+
+    def _grant(self, request: _Request, endpoint: _Endpoint) -> Grant:
+        ticket = Ticket(id=next(self._serial), endpoint=endpoint.name, model=endpoint.model, version=endpoint.version)
+        endpoint.in_flight += 1
+        self._open[ticket.id] = _Open(endpoint, request.holder, endpoint.limit.era)
+        if request.session:
+            self._sessions[request.holder, request.session] = endpoint.name
+        return Grant(request=request.id, holder=request.holder, ticket=ticket)
+
+    def _close(self, ticket: int) -> None:
+        endpoint = self._open.pop(ticket).endpoint
+        endpoint.in_flight -= 1
+        self._let_go(endpoint)
+
+    def _let_go(self, endpoint: _Endpoint) -> None:
+        if endpoint.leaving and not endpoint.in_flight:
+            self._endpoints.pop(endpoint.name, None)
+
+    def _look(self, now: float) -> None:
+        """Whether any endpoint can be hoped for, and else since when not."""
+        if any(each.is_usable() for each in self._endpoints.values()):
+            self._hopeless_since = None
+        elif self._hopeless_since is None:
+            self._hopeless_since = now

@@ -1,0 +1,195 @@
+"""Tickets over a socket: from the router to the processes that ask."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from deskroll.errors import InputError, ModelError
+from deskroll.host.listen import Listen
+from deskroll.models.router.client import RouterClient
+from deskroll.models.router.roster import Outcome
+from deskroll.models.router.router import Router, Server
+from deskroll.models.router.service import serve_router
+from tests.waiting import PATIENCE_S
+
+METRICS = 'vllm:num_requests_running{x="1"} 2.0\nvllm:num_requests_waiting 1.0\n'
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for something that others in this loop bring about."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def healthy() -> AsyncIterator[str]:
+    """A server that does well."""
+    app = web.Application()
+    app.router.add_get("/health", _say_metrics)
+    app.router.add_get("/metrics", _say_metrics)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    finally:
+        await runner.cleanup()
+
+
+async def _say_metrics(_: web.Request) -> web.Response:
+    return web.Response(text=METRICS)
+
+
+@asynccontextmanager
+async def served(folder: Path, url: str, limit: int = 2) -> AsyncIterator[tuple[Router, RouterClient]]:
+    async with Router(server_wait=30.0, look_s=0.05) as router:
+        router.add(Server(url=url, model="m", key="secret", max_in_flight=limit, version="3"))
+        async with serve_router(router, Listen(path=str(folder / "r.sock"))) as listen, RouterClient(listen) as client:
+            yield router, client
+
+
+async def test_a_ticket_says_whom_to_ask_and_goes_back_with_the_block(tmp_path: Path) -> None:
+    async with healthy() as url, served(tmp_path, url) as (router, client):
+        async with client.ticket("s") as held:
+            assert (held.url, held.key, held.ticket.model, held.ticket.version) == (url, "secret", "m", "3")
+            assert [view.in_flight for view in router.view()] == [1]
+            held.outcome = Outcome.ANSWERED
+        await until(lambda: router.view()[0].in_flight == 0, "the ticket is back")
+
+
+async def test_the_limit_holds_over_all_who_ask(tmp_path: Path) -> None:
+    most = now = 0
+
+    async def use(client: RouterClient) -> None:
+        nonlocal most, now
+        async with client.ticket() as held:
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0)
+            now -= 1
+            held.outcome = Outcome.ANSWERED
+
+    async with (
+        healthy() as url,
+        served(tmp_path, url, limit=3) as (_, client),
+        RouterClient(Listen(path=str(tmp_path / "r.sock"))) as other,
+    ):
+        await asyncio.gather(*(use(each) for each in (client, other) for _ in range(50)))
+    assert most == 3
+
+
+async def test_whoever_is_cancelled_while_it_waits_leaves_its_place(tmp_path: Path) -> None:
+    async with healthy() as url, served(tmp_path, url, limit=1) as (router, client):
+        async with client.ticket():
+
+            async def wait() -> None:
+                async with client.ticket():
+                    raise AssertionError("there is none")
+
+            waiting = asyncio.create_task(wait())
+            await until(lambda: router.waiting == 1, "it waits")
+            waiting.cancel()
+            await until(lambda: router.waiting == 0, "it has left")
+        async with client.ticket():
+            pass
+
+
+async def test_a_change_of_weights_under_a_request_is_told(tmp_path: Path) -> None:
+    async with healthy() as url, served(tmp_path, url) as (router, client):
+        async with client.ticket(tell=True) as held:
+            router.serve(url, "4")
+        assert held.version_end == "4"
+
+
+async def test_draining_waits_for_what_is_open(tmp_path: Path) -> None:
+    async with healthy() as url, served(tmp_path, url) as (router, client):
+        async with client.ticket():
+            drained = asyncio.create_task(router.drain(url))
+            await until(lambda: router.view()[0].state == "draining", "it drains")
+            assert not drained.done()
+        await asyncio.wait_for(drained, 30)
+        router.ready(url, version="4")
+        async with client.ticket() as held:
+            assert held.ticket.version == "4"
+
+
+async def test_nobody_can_be_asked_for_long_is_told_with_every_endpoint(tmp_path: Path) -> None:
+    async with Router(server_wait=0.2, look_s=0.05) as router:
+        router.add(Server(url="http://127.0.0.1:9/v1", model="m"), starting=True)
+        async with (
+            serve_router(router, Listen(path=str(tmp_path / "r.sock"))) as listen,
+            RouterClient(listen) as client,
+        ):
+            with pytest.raises(ModelError, match=r"could be asked for 0.2 s: http://127.0.0.1:9/v1: starting"):
+                async with client.ticket():
+                    pass
+
+
+async def test_a_server_that_is_down_is_found_out_and_one_that_is_back_too(tmp_path: Path) -> None:
+    async with Router(look_s=0.05) as router:
+        async with healthy() as url:
+            router.add(Server(url=url, model="m"))
+            await until(lambda: router.view()[0].queue == 1, "it was looked at")
+        await until(lambda: router.view()[0].state == "closed", "it is closed")
+        assert "/health" in router.view()[0].last_error
+
+
+async def test_a_router_that_is_gone_is_told_to_all_who_wait(tmp_path: Path) -> None:
+    client = RouterClient(Listen(path=str(tmp_path / "r.sock")))
+    with pytest.raises(ModelError, match="no router of models answers"):
+        await client.__aenter__()
+    async with healthy() as url:
+        async with served(tmp_path, url, limit=1) as (router, client):
+            held = client.ticket()
+            await held.__aenter__()
+            waiting = asyncio.ensure_future(client.ticket().__aenter__())
+            await until(lambda: router.waiting == 1, "it waits")
+        with pytest.raises(ModelError, match="is gone"):
+            await waiting
+
+
+_HOLDER = """
+import asyncio, sys
+from deskroll.host.listen import Listen
+from deskroll.models.router.client import RouterClient
+async def main():
+    async with RouterClient(Listen(path=sys.argv[1])) as client, client.ticket():
+        print("held", flush=True)
+        await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+async def test_a_killed_process_loses_its_ticket(tmp_path: Path) -> None:
+    async with healthy() as url, served(tmp_path, url, limit=1) as (router, client):
+        with subprocess.Popen(
+            [sys.executable, "-c", _HOLDER, str(tmp_path / "r.sock")], stdout=subprocess.PIPE
+        ) as holder:
+            assert holder.stdout is not None
+            await asyncio.to_thread(holder.stdout.readline)
+            assert router.view()[0].in_flight == 1
+            holder.kill()
+            async with asyncio.timeout(30), client.ticket():
+                pass
+
+
+async def test_over_tcp_a_token_is_wanted(tmp_path: Path) -> None:
+    async with Router() as router:
+        with pytest.raises(InputError, match="needs a token"):
+            async with serve_router(router, Listen(host="127.0.0.1")):
+                pass
+        async with serve_router(router, Listen(host="127.0.0.1"), "right") as listen:
+            async with RouterClient(listen, "right") as client:
+                assert await client.endpoints() == ()
+            with pytest.raises(ModelError, match="is gone"):
+                await RouterClient(listen, "wrong").__aenter__()
