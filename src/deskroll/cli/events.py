@@ -101,10 +101,11 @@ class _Shown:
 
 def _names(event: Event) -> tuple[str, ...]:
     """What the episode of an event is called, with and without its attempt."""
+    from deskroll.events import OfAttempt  # noqa: PLC0415
     from deskroll.store.names import name_of  # noqa: PLC0415
 
-    if (key := getattr(event, "key", None)) is not None:
-        name = name_of(key, event.attempt)  # type: ignore[union-attr]
+    if isinstance(event, OfAttempt):
+        name = name_of(event.key, event.attempt)
         return name, name.rpartition("#")[0]
     return (getattr(event, "session", ""),)
 
