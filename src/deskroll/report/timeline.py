@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from deskroll.errors import plain
 from deskroll.store.journal import Closed, DesktopChanged, Opened
 from deskroll.types import Episode, Record
@@ -135,10 +137,7 @@ def _joined(parts: Sequence[list[Span]]) -> tuple[list[Span], list[float]]:
     for spans in parts:
         begin, end = min(span.start for span in spans), max(span.end for span in spans)
         shift = length - begin
-        joined += [
-            Span(desktop=span.desktop, state=span.state, start=span.start + shift, end=span.end + shift)
-            for span in spans
-        ]
+        joined += [msgspec.structs.replace(span, start=span.start + shift, end=span.end + shift) for span in spans]
         length += end - begin
         cuts.append(length)
     return joined, cuts[:-1]
