@@ -11,7 +11,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -158,7 +158,7 @@ class RunStore:
                 await asyncio.to_thread(sweep)
             data, free = await asyncio.to_thread(_open_files, sink, results)
             index = Index.load(data, storage.shown(paths.JOURNAL))
-            pump = Pump(_appender(sink, results), sink.pace_s)
+            pump = Pump(sink, results)
             store = cls(
                 storage, info, index, max(free, index.epoch + 1), pump, Chain(data), lock=lock, describe=describe
             )
@@ -280,11 +280,3 @@ async def _ended(task: asyncio.Task[None]) -> None:
 def _open_files(sink: JournalSink, results: ResultsFile) -> tuple[bytes, int]:
     results.open()
     return sink.open()
-
-
-def _appender(sink: JournalSink, results: ResultsFile) -> Callable[[bytes, bytes], None]:
-    def append(lines: bytes, result_lines: bytes) -> None:
-        sink.append(lines)
-        results.append(result_lines)
-
-    return append
