@@ -18,7 +18,7 @@ import click
 from deskroll.cli.options import json_option, parse_address, print_json
 from deskroll.cli.places import LocalPath
 from deskroll.conduct.program import program
-from deskroll.errors import GuestError, InputError, plain
+from deskroll.errors import GuestError, InputError, MissingDependency, plain
 from deskroll.host.tokens import TOKEN_VARIABLE
 
 if TYPE_CHECKING:
@@ -273,7 +273,6 @@ def reap(dry_run: bool, as_json: bool) -> None:
 async def _reap_all(dry_run: bool) -> list[Reaped]:
     from deskroll.desktops import reaper  # noqa: PLC0415
     from deskroll.desktops.providers import make_provider  # noqa: PLC0415
-    from deskroll.errors import MissingDependency  # noqa: PLC0415
     from deskroll.registry import Registry  # noqa: PLC0415
 
     found: list[reaper.Reaped] = []

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -139,8 +139,6 @@ def _value(value: object) -> str:
 
 def _check_kinds(given: tuple[str, ...]) -> None:
     """Refuse what no event is called by."""
-    from typing import get_args  # noqa: PLC0415
-
     from deskroll.events import Event, kind_of  # noqa: PLC0415
 
     known = sorted(kind_of(each) for each in get_args(Event))
