@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from deskroll.actions.union import Action
+from deskroll.actions import Action
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):

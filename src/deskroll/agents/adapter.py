@@ -25,7 +25,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 from pydantic import ConfigDict, Field
 
-from deskroll.actions import Action, Done, Fail, Wait, computer13, pyautogui_code
+from deskroll.actions import WORDS, Action, computer13, pyautogui_code
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Picture, Size
 from deskroll.agents.base import NO_MODEL, Agent, AgentContext
@@ -36,7 +36,6 @@ from deskroll.registry import Registry
 from deskroll.types import Decision, Observation
 
 _log = logging.getLogger("desktopenv.agent")
-_WORDS = {"WAIT": Wait, "DONE": Done, "FAIL": Fail}
 _LONGEST_THOUGHT = 100_000
 T = TypeVar("T")
 
@@ -112,8 +111,8 @@ def read_action(given: object, screen: Size) -> Sequence[Action]:
     """The actions that one of a prediction's items stands for."""
     match given:
         case str():
-            if given.strip() in _WORDS:
-                return (_WORDS[given.strip()](),)
+            if given.strip() in WORDS:
+                return (WORDS[given.strip()](),)
             return pyautogui_code.decode(given, *screen)
         case {"command": str(source)} | {"action": str(source)}:
             return read_action(source, screen)
