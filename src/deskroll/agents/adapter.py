@@ -27,9 +27,8 @@ from pydantic import ConfigDict, Field
 
 from deskroll.actions import WORDS, Action, computer13, pyautogui_code
 from deskroll.actions.noting import noting
-from deskroll.actions.pixels import Picture, Size
+from deskroll.actions.pixels import Size
 from deskroll.agents.base import NO_MODEL, Agent, AgentContext
-from deskroll.agents.image import image_size
 from deskroll.config import Settings
 from deskroll.errors import ActionError, AgentError, InputError, plain
 from deskroll.registry import Registry
@@ -62,7 +61,6 @@ class AdapterAgent(Agent):
     def __init__(self, context: AgentContext, settings: AdapterSettings) -> None:
         super().__init__(context, settings)
         self._screen = context.require_screen("adapter")
-        self._shown = context.shown or self._screen
         self._agent: Any = None
         self._instruction = ""
         self._seen = Observation()
@@ -94,8 +92,7 @@ class AdapterAgent(Agent):
 
     def _actions(self, given: Sequence[object]) -> list[Action]:
         """What a prediction means on the desktop: it was made on the picture that was shown last."""
-        image = image_size(self._seen.screenshot) if self._seen.screenshot else None
-        picture = Picture(shown=image or self._shown, screen=self._screen)
+        picture = self.context.picture(self._screen, self._seen.screenshot)
         return [picture.back(action) for each in given for action in read_action(each, picture.shown)]
 
     def _again(self, problem: str, predicted: object) -> Decision:
