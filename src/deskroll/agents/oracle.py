@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 from pydantic import Field
@@ -93,7 +93,7 @@ class OracleAgent(Agent):
         """The next turn, as soon as what it needs is there; after the last one, done."""
         while self._next < len(self._turns):
             turn = self._turns[self._next]
-            seen = _Seen(observation, self.context.picture(self._screen, observation.screenshot))
+            seen = _Seen(observation.accessibility_tree, self.context.picture(self._screen, observation.screenshot))
             if (lacking := self._lacking(turn, seen)) is not None:
                 return Decision(actions=(Wait(self._pause(lacking)),), thought=lacking)
             self._next += 1
@@ -127,18 +127,17 @@ class OracleAgent(Agent):
         return pause
 
 
-class _Seen:
+class _Seen(NamedTuple):
     """What is shown, by the pixels of the real screen."""
 
-    def __init__(self, observation: Observation, picture: Picture) -> None:
-        self.table = observation.accessibility_tree
-        self._picture = picture
+    table: str | None
+    picture: Picture
 
     def pixel(self, target: Target) -> Size | None:
         """Where a target is; None where it is not there, or the point to act on lies beyond the edge."""
         point = target.found(self.table or "")
         try:
-            return None if point is None else self._picture.pixel(*point)
+            return None if point is None else self.picture.pixel(*point)
         except ActionError:
             return None
 

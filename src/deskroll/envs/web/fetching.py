@@ -8,8 +8,6 @@ no credentials and no proxy of the environment is used; what goes wrong is a `Pa
 from __future__ import annotations
 
 import http
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
 from yarl import URL
@@ -37,7 +35,7 @@ _HEADERS = {
 
 
 class Fetcher:
-    """Use with `async with Fetcher.open(...)`."""
+    """Gets pages: over one session those of the open internet, over the other those of hosts that the settings list."""
 
     def __init__(self, settings: WebSettings, public: aiohttp.ClientSession, trusted: aiohttp.ClientSession) -> None:
         self._rules = Rules.of(settings.allow_hosts)
@@ -45,17 +43,6 @@ class Fetcher:
         self._most = int(settings.page_mb * 1_000_000)
         self._public = public
         self._trusted = trusted
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, settings: WebSettings, outside: Outside) -> AsyncIterator[Fetcher]:
-        """A fetcher for one episode."""
-        async with AsyncExitStack() as stack:
-            sessions = [
-                await stack.enter_async_context(session(settings.connect_seconds, outside, trusted=trusted))
-                for trusted in (False, True)
-            ]
-            yield cls(settings, *sessions)
 
     async def fetch(self, address: str) -> Page:
         """Get a page, over redirects if need be."""

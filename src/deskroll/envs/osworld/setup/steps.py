@@ -60,7 +60,7 @@ def check_steps(task: Task, settings: OSWorldSettings | None = None) -> None:
         if kind not in STEPS:
             raise InputError(f"{where}.type is {plain(kind, 80)!r}; {_no_step(kind)}")
         try:
-            told.read(step.get("parameters", {}), STEPS[kind][0])
+            msgspec.convert(step.get("parameters", {}), STEPS[kind][0])
         except msgspec.ValidationError as error:
             raise InputError(f"{where} ({kind}): parameters: {error}") from None
         if settings is not None:
@@ -86,7 +86,7 @@ def _step_files(task: Task) -> Iterator[str]:
         kind = str(step.get("type"))
         if kind not in ("download", "googledrive"):
             continue
-        match told.read(step.get("parameters", {}), STEPS[kind][0]):
+        match msgspec.convert(step.get("parameters", {}), STEPS[kind][0]):
             case told.Download(files=files):
                 yield from (file.url for file in files)
             case told.Drive(operation=operations, args=args):
@@ -128,7 +128,7 @@ async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, context:
             raise SetupError(f"{where}: {_no_step(kind)}")
         record, act = STEPS[kind]
         try:
-            given = told.read(step.get("parameters", {}), record)
+            given = msgspec.convert(step.get("parameters", {}), record)
         except msgspec.ValidationError as error:
             raise SetupError(f"{where}: {error}") from None
         began = time.monotonic()

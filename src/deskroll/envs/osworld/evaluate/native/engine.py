@@ -2,18 +2,20 @@
 
 Guarantees: no file that an agent leaves on its desktop keeps an attempt from being scored. What is there and cannot be
 read, and a command whose program is gone, is a 0. Only what the task brings, a command that was cut off (by a signal,
-by its time limit), a desktop that is dead, and this machine are others' failures.
+by its time limit), a desktop that is dead, and this machine are others' failures. What was compared is shown as people
+read it, and no file keeps that from being done: it is read within the same bounds as for judging.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 
 from deskroll.desktops.base import Desktop
+from deskroll.envs.osworld.evaluate.native import bounded
 from deskroll.envs.osworld.evaluate.native.getters import GETTERS
 from deskroll.envs.osworld.evaluate.native.metrics import METRICS
-from deskroll.envs.osworld.evaluate.native.showing import show
-from deskroll.envs.osworld.evaluate.native.values import Config, Unreadable
+from deskroll.envs.osworld.evaluate.native.values import Config, File, Unreadable
 from deskroll.envs.osworld.evaluate.parts import Getter, Part
 from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.errors import EvaluatorError, GuestError, plain
@@ -21,6 +23,8 @@ from deskroll.scoring.excerpt import excerpts
 
 _REFUSED = (400, 403, 404, 413, 500)
 """How a guest that is well answers what it cannot read or run."""
+_BY_ENDING = {".docx": "docx_paragraphs", ".xlsx": "xlsx_cells", ".pptx": "pptx_texts", ".pdf": "pdf_text"}
+"""Which reader says what is in a file, by the ending of its name."""
 
 
 def has_part(part: Part) -> bool:
@@ -68,5 +72,21 @@ async def get(getter: Getter, desktop: Desktop) -> object:
 async def verdict(value: float, reason: str, result: object, expected: object) -> Verdict:
     """With what was compared; documents are opened only where somebody will ask why they differ."""
     read = value < 1.0
-    brief = excerpts(await show(result, read=read), await show(expected, read=read))
+    brief = excerpts(await _show(result, read=read), await _show(expected, read=read))
     return Verdict(value=value, reason=reason, found=brief[0], expected=brief[1])
+
+
+async def _show(value: object, *, read: bool) -> object:
+    """A getter's value; of documents what they say or, without `read`, their names and sizes; rules unwrapped."""
+    if isinstance(value, Mapping) and set(value) == {"expected"}:
+        return value["expected"]
+    if not isinstance(value, File):
+        return value
+    named = f"{value.name}, {len(value.data)} bytes"
+    reader = _BY_ENDING.get(posixpath.splitext(value.name)[1].lower())
+    try:
+        if reader is None:
+            return value.data.decode()
+        return await bounded.read(reader, value, {}) if read else named
+    except (Unreadable, UnicodeDecodeError, EvaluatorError):
+        return named

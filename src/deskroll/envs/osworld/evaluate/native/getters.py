@@ -14,11 +14,10 @@ from http import HTTPStatus
 
 from deskroll.desktops.base import Desktop
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.envs.osworld.evaluate.bounds import LARGEST_FILE
 from deskroll.envs.osworld.evaluate.native import appearance, bounded
 from deskroll.envs.osworld.evaluate.native.readers import READERS
 from deskroll.envs.osworld.evaluate.native.values import Config, File, Unreadable
-from deskroll.envs.osworld.evaluate.running import run_whole
+from deskroll.envs.osworld.evaluate.running import LARGEST_FILE, run_whole
 from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, EvaluatorError, GuestError, LeaseLost
 
 Get = Callable[[Desktop, Config], Awaitable[object]]

@@ -24,8 +24,7 @@ from aiohttp import web
 
 from deskroll.desktops.base import signal_of
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.envs.osworld.evaluate.bounds import LARGEST_FILE
-from deskroll.envs.osworld.evaluate.running import cut_off
+from deskroll.envs.osworld.evaluate.running import LARGEST_FILE, cut_off
 from deskroll.errors import (
     CommandTimeout,
     DesktopError,
