@@ -86,14 +86,6 @@ def _build(kind: str, parameters: Mapping[str, object]) -> Action:
     return _KINDS[kind](**values)
 
 
-def _button(value: object, field: str) -> str:
-    return choice(value, field, get_args(act.Button))
-
-
-def _key(value: object, field: str) -> str:
-    return canonical_key(text(value, field), field)
-
-
 def _keys(value: object, field: str) -> tuple[str, ...]:
     names = sequence(value, field, "a list of keys, e.g. ['ctrl', 's']")
     return tuple(key for n, name in enumerate(names) for key in chord(text(name, f"{field}[{n}]"), f"{field}[{n}]"))
@@ -103,12 +95,12 @@ def _keys(value: object, field: str) -> tuple[str, ...]:
 _READERS: dict[str, Callable[[object, str], object]] = {
     "x": pixel,
     "y": pixel,
-    "button": _button,
+    "button": lambda value, field: choice(value, field, get_args(act.Button)),
     "num_clicks": integer,
     "dx": integer,
     "dy": integer,
     "text": text,
-    "key": _key,
+    "key": lambda value, field: canonical_key(text(value, field), field),
     "keys": _keys,
     "seconds": number,
 }

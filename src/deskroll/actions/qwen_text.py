@@ -164,14 +164,6 @@ def _key(given: Arguments, grid: Grid) -> list[Action]:
     return [act.Press(names[0]) if len(names) == 1 else act.Hotkey(names)]
 
 
-def _type(given: Arguments, grid: Grid) -> list[Action]:
-    return [act.Typing(read_text(given.get("text"), "text"))]
-
-
-def _wait(given: Arguments, grid: Grid) -> list[Action]:
-    return [act.Wait(number(given["time"], "time") if "time" in given else None)]
-
-
 def _terminate(given: Arguments, grid: Grid) -> list[Action]:
     status = choice(given.get("status", "success"), "status", ("success", "failure"))
     return [act.Done() if status == "success" else act.Fail()]
@@ -179,7 +171,7 @@ def _terminate(given: Arguments, grid: Grid) -> list[Action]:
 
 _ACTIONS: dict[str, Callable[[Arguments, Grid], list[Action]]] = {
     "key": _key,
-    "type": _type,
+    "type": lambda a, g: [act.Typing(read_text(a.get("text"), "text"))],
     "mouse_move": lambda a, g: [act.MoveTo(*_place(a, g))],
     "left_click": _click,
     "left_click_drag": lambda a, g: [act.DragTo(*_place(a, g))],
@@ -187,7 +179,7 @@ _ACTIONS: dict[str, Callable[[Arguments, Grid], list[Action]]] = {
     "middle_click": lambda a, g: _click(a, g, "middle"),
     "double_click": lambda a, g: [act.DoubleClick(*_point(a, g))],
     "triple_click": lambda a, g: _click(a, g, clicks=3),
-    "wait": _wait,
+    "wait": lambda a, g: [act.Wait(number(a["time"], "time") if "time" in a else None)],
     "terminate": _terminate,
     "answer": lambda a, g: [act.Answer(read_text(a.get("text"), "text"))],
 }

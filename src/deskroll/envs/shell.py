@@ -107,8 +107,8 @@ class ShellEnv(PythonEnv):
         """The shell and its files."""
         self._interpreter = Interpreter(self.settings.limits())
         tools = (
-            ToolFunction("bash", _BASH, Command, self._bash),
-            ToolFunction("read_file", _READ, Readable, self._read),
+            ToolFunction("bash", _BASH, Command, lambda given: self._call("bash", given.command)),
+            ToolFunction("read_file", _READ, Readable, lambda given: self._call("read_file", given.path)),
             ToolFunction("write_file", _WRITE, Written, self._write),
         )
         return {each.tool.name: each for each in tools}
@@ -134,12 +134,6 @@ class ShellEnv(PythonEnv):
             if said := await self._write(Written(path=path, text=text)):
                 raise SetupError(f"task {self.task.id!r}: {path} could not be written: {said}")
         return await super().reset()
-
-    async def _bash(self, given: Command) -> str:
-        return await self._call("bash", given.command)
-
-    async def _read(self, given: Readable) -> str:
-        return await self._call("read_file", given.path)
 
     async def _write(self, given: Written) -> str:
         said = await self._call("write_file", given.path, given.text)

@@ -15,7 +15,7 @@ from typing import ClassVar
 import msgspec
 
 from deskroll.actions import Action, Answer, Done, Fail
-from deskroll.desktops.base import ActionResult, DesktopSpec, Settle, StepResult
+from deskroll.desktops.base import DesktopSpec, Settle, StepResult
 from deskroll.envs.answers import judge_answer
 from deskroll.envs.base import Ending, Env, EnvContext, TurnResult
 from deskroll.envs.osworld.evaluate import (
@@ -155,7 +155,8 @@ class OSWorldEnv(Env):
         if last is not None and not doing:
             return _ended(last, Observation(), StepResult())
         seen = await self._desktop.step(doing, settle=self._settle, observe=self._view.observe)
-        observation = await self._view.show(seen, [_result(each) for each in seen.results])
+        results = [each.output if each.ok else f"error: {each.error}" for each in seen.results]
+        observation = await self._view.show(seen, results)
         return _ended(last, observation, seen)
 
     async def score(self, ending: Ending) -> Score:
@@ -197,7 +198,3 @@ def _ended(last: Action | None, observation: Observation, seen: StepResult) -> T
     return TurnResult(
         observation=observation, stop=stop, answer=answer, seconds={Stage.SETTLE: waited}, settled=str(seen.settle)
     )
-
-
-def _result(result: ActionResult) -> str:
-    return result.output if result.ok else f"error: {result.error}"

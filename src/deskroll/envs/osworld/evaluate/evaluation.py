@@ -15,7 +15,6 @@ from deskroll.envs.osworld.evaluate.own import judging as own
 from deskroll.envs.osworld.evaluate.own.named import own_functions
 from deskroll.envs.osworld.evaluate.parts import Evaluation, evaluation_of
 from deskroll.envs.osworld.evaluate.upstream import judging
-from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import SetupContext, perform
 from deskroll.errors import EvaluatorError, InputError, SetupError
@@ -70,11 +69,11 @@ async def evaluate(
             return score
         judges = choose(task, Evaluators(evaluators))
         await _perform_postconfig(evaluation, desktop, context)
-        verdicts: list[Verdict] = []
-        value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, context, verdicts, notes))
-        reason = "; ".join(dict.fromkeys(each.reason for each in verdicts))
-        found = _join_texts(evaluation, [each.found for each in verdicts])
-        expected = _join_texts(evaluation, [each.expected for each in verdicts])
+        scores: list[Score] = []
+        value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, context, scores, notes))
+        reason = "; ".join(dict.fromkeys(each.reason for each in scores))
+        found = _join_texts(evaluation, [each.found for each in scores])
+        expected = _join_texts(evaluation, [each.expected for each in scores])
         return Score(value=value, reason=reason, found=found, expected=expected)
     except (EvaluatorError, InputError) as error:
         made = EvaluatorError(f"task {task.id!r}: {error}")
@@ -99,17 +98,19 @@ async def _values(
     judges: Sequence[Judge],
     desktop: Desktop,
     context: SetupContext,
-    verdicts: list[Verdict],
+    scores: list[Score],
     notes: list[str],
 ) -> AsyncIterator[float]:
     for part, judge in zip(evaluation.parts, judges, strict=True):
         if judge is Judge.NATIVE:
-            verdicts.append(await engine.judge(part, desktop))
+            scores.append(await engine.judge(part, desktop))
         elif judge is Judge.OWN:
-            verdicts.append(await own.judge(part, desktop, context.folder, note=notes.append))
+            scores.append(await own.judge(part, desktop, context.folder, note=notes.append))
         else:
-            verdicts.append(await judging.judge(part, desktop, task, context, note=notes.append))
-        yield verdicts[-1].value
+            scores.append(await judging.judge(part, desktop, task, context, note=notes.append))
+        value = scores[-1].value
+        assert value is not None  # noqa: S101  (what cannot be judged has raised)
+        yield value
 
 
 async def _perform_postconfig(evaluation: Evaluation, desktop: Desktop, context: SetupContext) -> None:

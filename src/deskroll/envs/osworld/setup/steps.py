@@ -29,15 +29,11 @@ _log = logging.getLogger(__name__)
 Perform = Callable[[Desktop, Any, SetupContext], Awaitable[None]]
 
 
-async def _sleep(desktop: Desktop, given: told.Sleep, context: SetupContext) -> None:
-    await asyncio.sleep(given.seconds)  # the task's own wish
-
-
 STEPS: Mapping[str, tuple[type[Record], Perform]] = {
     "execute": (told.Execute, commands.execute),
     "command": (told.Execute, commands.execute),
     "launch": (told.Launch, commands.launch),
-    "sleep": (told.Sleep, _sleep),
+    "sleep": (told.Sleep, lambda desktop, given, context: asyncio.sleep(given.seconds)),  # the task's own wish
     "open": (told.Open, windows.open_file),
     "activate_window": (told.WindowName, windows.activate),
     "close_window": (told.WindowName, windows.close),

@@ -17,9 +17,9 @@ from deskroll.envs.osworld.evaluate.native.getters import GETTERS
 from deskroll.envs.osworld.evaluate.native.metrics import METRICS
 from deskroll.envs.osworld.evaluate.native.values import Config, File, Unreadable
 from deskroll.envs.osworld.evaluate.parts import Getter, Part
-from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.errors import EvaluatorError, GuestError, plain
 from deskroll.scoring.excerpt import excerpts
+from deskroll.types import Score
 
 _REFUSED = (400, 403, 404, 413, 500)
 """How a guest that is well answers what it cannot read or run."""
@@ -32,7 +32,7 @@ def has_part(part: Part) -> bool:
     return part.func in METRICS and all(getter.type in GETTERS for getter in part.getters)
 
 
-async def judge(part: Part, desktop: Desktop) -> Verdict:
+async def judge(part: Part, desktop: Desktop) -> Score:
     """The value of one part; `EvaluatorError` where it cannot be judged."""
     rules = _rules(part)
     if part.result is None:
@@ -40,14 +40,14 @@ async def judge(part: Part, desktop: Desktop) -> Verdict:
     try:
         result = await get(part.result, desktop)
     except Unreadable as error:
-        return await verdict(0.0, str(error), None, rules)
+        return await score(0.0, str(error), None, rules)
     if result is None:
-        return await verdict(0.0, "the file that was to be judged is not there", None, rules)
+        return await score(0.0, "the file that was to be judged is not there", None, rules)
     value = float(METRICS[part.func](result, rules))
     reason = f"{part.func}: {value:g}"
     if part.func == "exact_match":
         reason = f"the desktop's state {'is' if value else 'is not'} what was expected"
-    return await verdict(value, reason, result, rules)
+    return await score(value, reason, result, rules)
 
 
 def _rules(part: Part) -> Config:
@@ -69,11 +69,11 @@ async def get(getter: Getter, desktop: Desktop) -> object:
         raise EvaluatorError(f"{getter.type}: {error}") from error
 
 
-async def verdict(value: float, reason: str, result: object, expected: object) -> Verdict:
+async def score(value: float, reason: str, result: object, expected: object) -> Score:
     """With what was compared; documents are opened only where somebody will ask why they differ."""
     read = value < 1.0
     brief = excerpts(await _show(result, read=read), await _show(expected, read=read))
-    return Verdict(value=value, reason=reason, found=brief[0], expected=brief[1])
+    return Score(value=value, reason=reason, found=brief[0], expected=brief[1])
 
 
 async def _show(value: object, *, read: bool) -> object:

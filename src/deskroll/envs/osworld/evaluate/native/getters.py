@@ -83,10 +83,6 @@ async def _in_home(desktop: Desktop, path: str, name: str) -> File | None:
     return await _read(desktop, posixpath.join(home, path), name)
 
 
-async def _vlc_config(desktop: Desktop, config: Config) -> object:
-    return await _in_home(desktop, ".config/vlc/vlcrc", str(config.get("dest", "vlcrc")))
-
-
 async def _chrome_appearance_mode_ui(desktop: Desktop, config: Config) -> object:
     """`light`, `dark` or `system`, as the browser says, else by the profile that was written last."""
     if (live := await appearance.live_mode(desktop)) is not None:
@@ -118,7 +114,7 @@ GETTERS: Mapping[str, Get] = {
     "vm_command_line": _vm_command_line,
     "vm_file": _vm_file,
     "rule": _rule,
-    "vlc_config": _vlc_config,
+    "vlc_config": lambda desktop, config: _in_home(desktop, ".config/vlc/vlcrc", str(config.get("dest", "vlcrc"))),
     "chrome_appearance_mode_ui": _chrome_appearance_mode_ui,
     "inline_file": _inline_file,
     **{name: _reader(name) for name in READERS},
