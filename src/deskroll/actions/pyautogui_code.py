@@ -15,7 +15,8 @@ from __future__ import annotations
 import ast
 import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from deskroll import actions as act
 from deskroll.actions import WORDS, Action, ComputerAction, check, fit
@@ -23,6 +24,7 @@ from deskroll.actions.noting import note, noting
 from deskroll.actions.pyautogui_calls import NAMES, NotPlainError, perform
 from deskroll.errors import ActionError
 
+T = TypeVar("T")
 _MODULES = frozenset({"pyautogui", "pyperclip", "time"})
 """Modules whose import does nothing by itself, so that it needs no Script."""
 _SETTINGS = frozenset({"FAILSAFE", "PAUSE"})
@@ -38,7 +40,7 @@ def decode(source: str, width: int, height: int) -> list[Action]:
     """Read source into actions, each made to fit the screen; `ActionError` names the wrong line."""
     if source[:1].isspace():
         source = textwrap.dedent(source)
-    body = _parse(source).body
+    body = parse(source)
     try:
         with noting() as notes:  # of plain calls: a script is run as it stands
             actions = _plain_actions(body, width, height)
@@ -61,22 +63,23 @@ def encode(actions: Sequence[Action]) -> str:
     return "\n".join(line for action in actions for line in _lines(action))
 
 
-def _parse(source: str) -> ast.Module:
+def parse(source: str) -> list[ast.stmt]:
+    """The statements of a source; `ActionError` names the line that is not Python."""
+    return _understood(lambda: ast.parse(source).body, "read as Python")
+
+
+def _understood(work: Callable[[], T], what: str) -> T:
     try:
         # A model's '\d' is its own business: the warning must not reach the log, nor end a strict test run.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(source)
+            return work()
     except SyntaxError as error:
-        raise _syntax(error) from None
+        where = f"line {error.lineno}" if error.lineno else "the source"
+        line = (error.text or "").strip()
+        raise ActionError(f"{where} is not valid Python: {error.msg}" + (f": {line[:80]}" if line else "")) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise ActionError(f"the source cannot be read as Python: {type(error).__name__}: {error}") from None
-
-
-def _syntax(error: SyntaxError) -> ActionError:
-    where = f"line {error.lineno}" if error.lineno else "the source"
-    line = (error.text or "").strip()
-    return ActionError(f"{where} is not valid Python: {error.msg}" + (f": {line[:80]}" if line else ""))
+        raise ActionError(f"the source cannot be {what}: {type(error).__name__}: {error}") from None
 
 
 def _plain_actions(body: list[ast.stmt], width: int, height: int) -> list[Action]:
@@ -108,14 +111,8 @@ def _script(body: list[ast.stmt], code: str) -> act.Script:
             raise ActionError(
                 f"line {node.lineno}: {name} stands amid a script; it may come last, or among plain calls"
             )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            compile(code, "<action>", "exec", dont_inherit=True)  # finds what parsing alone lets through
-    except SyntaxError as error:
-        raise _syntax(error) from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise ActionError(f"the source cannot be compiled: {type(error).__name__}: {error}") from None
+    # It finds what parsing alone lets through.
+    _understood(lambda: compile(code, "<action>", "exec", dont_inherit=True), "compiled")
     return act.Script(code)
 
 

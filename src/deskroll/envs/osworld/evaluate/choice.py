@@ -3,7 +3,7 @@
 A function of the task's own judges wherever it is named. Else the task decides: in one of OSWorld's own tasks,
 upstream's code judges every part that it has; in any other, native code does. A part that only one of the two has is
 judged by that one. What is installed on a machine changes nothing about that, so that a task has the same score
-everywhere: where upstream's code is to judge and is not installed, the task is refused (`require_judges`).
+everywhere: where upstream's code is to judge and is not installed, the task is refused (`require_evaluator`).
 `evaluators` says `native` or `upstream` for all tasks alike.
 """
 
@@ -66,9 +66,17 @@ def choose(task: Task, evaluators: Evaluators = Evaluators.AUTO) -> Sequence[Jud
     return judges
 
 
-def require_judges(task: Task, evaluators: Evaluators) -> None:
-    """Refuse a task whose judges do not exist, or are not installed."""
-    for part, judge in zip(evaluation_of(task.evaluator).parts, choose(task, evaluators), strict=True):
+def check_evaluator(task: Task) -> None:
+    """Refuse a task whose evaluator does not exist."""
+    if task.evaluator.get("func") is not None:
+        choose(task)
+
+
+def require_evaluator(task: Task, evaluators: Evaluators | str = Evaluators.AUTO) -> None:
+    """Refuse a task whose evaluator does not exist, or is not installed on this machine."""
+    if task.evaluator.get("func") is None:
+        return
+    for part, judge in zip(evaluation_of(task.evaluator).parts, choose(task, Evaluators(evaluators)), strict=True):
         if judge is Judge.UPSTREAM and find_environment() is None:
             instead = ", or set evaluators to native" if engine.has_part(part) else ""
             raise InputError(f"{_label(part)}: {missing()}{instead}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from deskroll.desktops.base import Desktop
 from deskroll.envs.base import Ending
 from deskroll.envs.osworld.evaluate import rules
-from deskroll.envs.osworld.evaluate.choice import Evaluators, Judge, choose, require_judges
+from deskroll.envs.osworld.evaluate.choice import Evaluators, Judge, choose
 from deskroll.envs.osworld.evaluate.native import engine
 from deskroll.envs.osworld.evaluate.own import judging as own
 from deskroll.envs.osworld.evaluate.own.named import own_functions
@@ -24,18 +24,6 @@ Keep = Callable[[str, bytes], object]
 """Keeps a file with the attempt, under that name."""
 TRACEBACK = "evaluator.txt"
 """The file that the traceback behind a 0 is kept in; that of a failure is the failure's own."""
-
-
-def check_evaluator(task: Task) -> None:
-    """Refuse a task whose evaluator does not exist."""
-    if task.evaluator.get("func") is not None:
-        choose(task)
-
-
-def require_evaluator(task: Task, evaluators: Evaluators | str = Evaluators.AUTO) -> None:
-    """Refuse a task whose evaluator does not exist, or is not installed on this machine."""
-    if task.evaluator.get("func") is not None:
-        require_judges(task, Evaluators(evaluators))
 
 
 def evaluator_files(task: Task, folder: Path) -> list[Path]:
