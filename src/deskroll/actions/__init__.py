@@ -12,7 +12,7 @@ makes one fit.
 Guarantees: an Action that `check` let through can be performed on a screen of that size. Codecs to and from
 other notations live beside this file, one notation a file, and speak in `Action`s only:
 `computer13`, `pyautogui_code`, `claude`; and those that read a whole reply of a model, thought and all
-(`reading`): `uitars_text`, `qwen_text`, `code_text`.
+(`Reading`): `uitars_text`, `qwen_text`, `code_text`.
 """
 
 from __future__ import annotations
@@ -185,6 +185,13 @@ COMPUTER_ACTIONS: tuple[type[ComputerAction], ...] = get_args(ComputerAction)
 """The thirteen actions of OSWorld's computer_13."""
 WORDS: Mapping[str, type[Wait | Fail | Done]] = {"WAIT": Wait, "FAIL": Fail, "DONE": Done}
 """Actions that notations write as bare words."""
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """A model's reply, read: what it says, and what it does."""
+
+    thought: str = ""
+    actions: tuple[Action, ...] = ()
 
 
 def check(action: Action, width: int, height: int) -> None:

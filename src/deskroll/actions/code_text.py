@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from deskroll.actions import WORDS, Action
-from deskroll.actions.reading import Reading
+from deskroll.actions import WORDS, Action, Reading
 from deskroll.errors import ActionError
 
 Reader = Callable[[str], Sequence[Action]]

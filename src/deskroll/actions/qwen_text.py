@@ -16,13 +16,12 @@ from typing import Any
 import msgspec
 
 from deskroll import actions as act
-from deskroll.actions import Action, Button, fit
+from deskroll.actions import Action, Button, Reading, fit
 from deskroll.actions.fields import choice, number, sequence, shown
 from deskroll.actions.fields import text as read_text
 from deskroll.actions.keys import chord
 from deskroll.actions.noting import note
 from deskroll.actions.pixels import Grid, Size
-from deskroll.actions.reading import Reading
 from deskroll.errors import ActionError
 
 NAME = "computer_use"

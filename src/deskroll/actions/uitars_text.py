@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import get_args
 
 from deskroll import actions as act
-from deskroll.actions import Action, Button, fit
+from deskroll.actions import Action, Button, Reading, fit
 from deskroll.actions.fields import choice
 from deskroll.actions.keys import chord
 from deskroll.actions.noting import note
 from deskroll.actions.pixels import Grid, Size
-from deskroll.actions.reading import Reading
 from deskroll.errors import ActionError, plain
 
 WAIT_S = 5.0

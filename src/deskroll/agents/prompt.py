@@ -13,9 +13,8 @@ from typing import ClassVar
 import msgspec
 from pydantic import Field
 
-from deskroll.actions import Action
+from deskroll.actions import Action, Reading
 from deskroll.actions.code_text import objects, parse
-from deskroll.actions.reading import Reading
 from deskroll.agents.base import AgentContext
 from deskroll.agents.texts import TextAgent, TextSettings
 from deskroll.errors import AgentError

@@ -17,9 +17,9 @@ from typing import ClassVar
 import msgspec
 from pydantic import Field
 
+from deskroll.actions import Reading
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Size
-from deskroll.actions.reading import Reading
 from deskroll.agents.base import AgentContext
 from deskroll.agents.conversation import ConversationAgent
 from deskroll.config import Settings
