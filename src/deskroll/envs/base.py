@@ -14,13 +14,20 @@ from typing import Any
 
 import msgspec
 
-from deskroll.actions import Action, ToolCall
+from deskroll.actions import Action, Answer, Done, Fail, ToolCall
 from deskroll.config import Settings
 from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.errors import ActionError, plain
 from deskroll.models.base import Model
 from deskroll.plugins import Plugin, load_plugin
 from deskroll.types import Observation, Record, Score, Stage, StopReason, Task, Tool, ToolRequest
+
+STOPS: Mapping[type[Action], StopReason] = {
+    Done: StopReason.DONE,
+    Fail: StopReason.FAIL,
+    Answer: StopReason.ANSWER,
+}
+"""Why an episode is over, by the action that ends it."""
 
 
 class TurnResult(Record, frozen=True):

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from deskroll.actions import Action, Answer, Done, Fail, ToolCall
+from deskroll.actions import Action, Answer, ToolCall
 from deskroll.envs.answers import AnswerSettings, judge_answer
-from deskroll.envs.base import Ending, Env, EnvContext, TurnResult, decode_call
+from deskroll.envs.base import STOPS, Ending, Env, EnvContext, TurnResult, decode_call
 from deskroll.errors import DeskrollError, FailureClass, InputError, plain
-from deskroll.types import Observation, Record, Score, StopReason, Task, Tool, ToolRequest
+from deskroll.types import Observation, Record, Score, Task, Tool, ToolRequest
 
 LONGEST_RESULT = 20_000
 """Characters of a tool's result that an agent is shown."""
@@ -101,22 +101,15 @@ class ToolEnv(Env):
         """Run the calls in order; an answer ends the episode."""
         results: list[str] = []
         for action in actions:
-            match action:
-                case ToolCall(name=name):
-                    results.append(await self._functions[name](action))
-                case Answer(text=text):
-                    return TurnResult(observation=_seen(results), stop=StopReason.ANSWER, answer=text)
-                case Done() | Fail():
-                    stop = StopReason.DONE if isinstance(action, Done) else StopReason.FAIL
-                    return TurnResult(observation=_seen(results), stop=stop)
-                case _:
-                    results.append(f"error: {action.__struct_config__.tag} needs a desktop, and there is none")
-        return TurnResult(observation=_seen(results))
+            if (stop := STOPS.get(type(action))) is not None:
+                answer = action.text if isinstance(action, Answer) else None
+                return TurnResult(observation=Observation(results=tuple(results)), stop=stop, answer=answer)
+            if isinstance(action, ToolCall):
+                results.append(await self._functions[action.name](action))
+            else:
+                results.append(f"error: {action.__struct_config__.tag} needs a desktop, and there is none")
+        return TurnResult(observation=Observation(results=tuple(results)))
 
     async def score(self, ending: Ending) -> Score:
         """Compare the answer with the reference."""
         return await judge_answer(self.task, ending.answer, self.settings, self.context.judge)
-
-
-def _seen(results: list[str]) -> Observation:
-    return Observation(results=tuple(results))

@@ -33,6 +33,18 @@ _HEADERS = {
     "Accept-Encoding": ACCEPTED,
 }
 
+_CAUSES: tuple[tuple[type[Exception], str], ...] = (
+    (aiohttp.ConnectionTimeoutError, "no connection in time"),
+    (aiohttp.ClientConnectorDNSError, "there is no such host"),
+    (aiohttp.ClientSSLError, "its certificate or its encryption is not valid"),
+    (aiohttp.ClientConnectorError, "no connection"),
+    (aiohttp.ClientPayloadError, "it broke off before its end"),
+    (aiohttp.ServerDisconnectedError, "it broke off before its end"),
+    (aiohttp.ClientResponseError, "what the server answered is not proper HTTP"),
+    (OSError, "the connection failed"),
+)
+"""What is said of errors; the first that fits counts."""
+
 
 class Fetcher:
     """Gets pages: over one session those of the open internet, over the other those of hosts that the settings list."""
@@ -118,23 +130,7 @@ def answered(status: int) -> str:
 
 def cause(error: Exception) -> str:
     """What went wrong with a connection, without what the other side or the library would tell."""
-    match error:
-        case aiohttp.ConnectionTimeoutError():
-            return "no connection in time"
-        case aiohttp.ClientConnectorDNSError():
-            return "there is no such host"
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
-            return "its certificate or its encryption is not valid"
-        case aiohttp.ClientConnectorError():
-            return "no connection"
-        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
-            return "it broke off before its end"
-        case aiohttp.ClientResponseError():
-            return "what the server answered is not proper HTTP"
-        case OSError():
-            return "the connection failed"
-        case _:
-            return "it cannot be asked for"
+    return next((words for kind, words in _CAUSES if isinstance(error, kind)), "it cannot be asked for")
 
 
 def _joined(url: URL, location: str) -> str:

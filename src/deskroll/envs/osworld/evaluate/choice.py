@@ -12,7 +12,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 
-from deskroll.envs.osworld.evaluate.native import engine
 from deskroll.envs.osworld.evaluate.native.getters import GETTERS
 from deskroll.envs.osworld.evaluate.native.metrics import METRICS
 from deskroll.envs.osworld.evaluate.own.named import Function, is_own
@@ -78,21 +77,23 @@ def require_evaluator(task: Task, evaluators: Evaluators | str = Evaluators.AUTO
         return
     for part, judge in zip(evaluation_of(task.evaluator).parts, choose(task, Evaluators(evaluators)), strict=True):
         if judge is Judge.UPSTREAM and find_environment() is None:
-            instead = ", or set evaluators to native" if engine.has_part(part) else ""
+            instead = ", or set evaluators to native" if has_part(Judge.NATIVE, part) else ""
             raise InputError(f"{_label(part)}: {missing()}{instead}")
 
 
 def _judge(part: Part, prefer: Judge) -> Judge:
     if is_own(part.func):
         return _own(part)
-    having = [
-        judge
-        for judge, has_part in ((Judge.NATIVE, engine.has_part), (Judge.UPSTREAM, names.has_part))
-        if has_part(part)
-    ]
+    having = [judge for judge in (Judge.NATIVE, Judge.UPSTREAM) if has_part(judge, part)]
     if not having:
         raise InputError(_unknown(part))
     return prefer if prefer in having else having[0]
+
+
+def has_part(judge: Judge, part: Part) -> bool:
+    """Whether the part's metric and all of its getters are there."""
+    metrics, getters = (METRICS, GETTERS) if judge is Judge.NATIVE else (names.METRICS, names.GETTERS)
+    return part.func in metrics and all(getter.type in getters for getter in part.getters)
 
 
 def _own(part: Part) -> Judge:

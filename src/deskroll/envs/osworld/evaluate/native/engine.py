@@ -27,11 +27,6 @@ _BY_ENDING = {".docx": "docx_paragraphs", ".xlsx": "xlsx_cells", ".pptx": "pptx_
 """Which reader says what is in a file, by the ending of its name."""
 
 
-def has_part(part: Part) -> bool:
-    """Whether the part's metric and all of its getters are here."""
-    return part.func in METRICS and all(getter.type in GETTERS for getter in part.getters)
-
-
 async def judge(part: Part, desktop: Desktop) -> Score:
     """The value of one part; `EvaluatorError` where it cannot be judged."""
     rules = _rules(part)
