@@ -17,7 +17,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -302,10 +302,6 @@ def _put(settings: dict[str, Any], path: str, value: object) -> None:
 # --- the command line ------------------------------------------------------------------------------------------------
 
 
-def _option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
-    return click.option(*names, **attributes)
-
-
 @click.command(
     context_settings={
         "help_option_names": ["-h", "--help"],
@@ -316,8 +312,8 @@ def _option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
     "      --use_resource_pool\n"
     "  python src/run_parallel_rollout.py --mode math --data benchmarks/math_tasks.jsonl --num-rollouts 10",
 )
-@_option("--data-path", "--data", "data_path", required=True, help="The tasks: JSON or JSONL.")
-@_option(
+@click.option("--data-path", "--data", "data_path", required=True, help="The tasks: JSON or JSONL.")
+@click.option(
     "--env-mode",
     "--mode",
     "env_mode",
@@ -325,36 +321,36 @@ def _option(*names: str, **attributes: Any) -> Callable[[Any], Any]:
     show_default=True,
     help="osworld, math, py, web, rag, or a plug-in.",
 )
-@_option("--num-rollouts", default=5, show_default=True, help="Rollouts at a time.")
-@_option("--num-vms", type=int, help="Desktops in the pool (osworld).  [default: 3]")
-@_option(
+@click.option("--num-rollouts", default=5, show_default=True, help="Rollouts at a time.")
+@click.option("--num-vms", type=int, help="Desktops in the pool (osworld).  [default: 3]")
+@click.option(
     "--use-resource-pool",
     "--use-vm-pool",
     "use_resource_pool",
     is_flag=True,
     help="Share a pool of desktops; without it each rollout has one of its own.",
 )
-@_option("--output-dir", default="results", show_default=True, help="Where results, trajectories and videos go.")
-@_option(
+@click.option("--output-dir", default="results", show_default=True, help="Where results, trajectories and videos go.")
+@click.option(
     "--model",
     "model_name",
     default="gpt-4.1-2025-04-14",
     show_default=True,
     help="The model; scripted answers from a script.",
 )
-@_option("--max-turns", default=100, show_default=True, help="Turns of the agent in an episode.")
-@_option("--max-retries", default=3, show_default=True, help="Replies in a row that the model may mend.")
-@_option("--evaluation-metric", default="exact_match", show_default=True, help="How answers are compared.")
-@_option("--path-to-vm", help="The virtual machine's file.")
-@_option("--provider-name", help="Where desktops come from.  [default: auto]")
-@_option("--action-space", help="computer_13, ...  [default: computer_13]")
-@_option("--observation-type", help="screenshot, a11y_tree, ...  [default: screenshot_a11y_tree]")
-@_option("--screen-width", type=int, help="In pixels.  [default: 1920]")
-@_option("--screen-height", type=int, help="In pixels.  [default: 1080]")
-@_option("--headless", is_flag=True, default=None, help="Show no window of the desktops.")
-@_option("--snapshot-name", help="The state that desktops start from.")
-@_option("--client-password", help="The password of the desktops' user.  [default: password]")
-@_option("--json", "as_json", is_flag=True, help="Print the summary as JSON on standard output.")
+@click.option("--max-turns", default=100, show_default=True, help="Turns of the agent in an episode.")
+@click.option("--max-retries", default=3, show_default=True, help="Replies in a row that the model may mend.")
+@click.option("--evaluation-metric", default="exact_match", show_default=True, help="How answers are compared.")
+@click.option("--path-to-vm", help="The virtual machine's file.")
+@click.option("--provider-name", help="Where desktops come from.  [default: auto]")
+@click.option("--action-space", help="computer_13, ...  [default: computer_13]")
+@click.option("--observation-type", help="screenshot, a11y_tree, ...  [default: screenshot_a11y_tree]")
+@click.option("--screen-width", type=int, help="In pixels.  [default: 1920]")
+@click.option("--screen-height", type=int, help="In pixels.  [default: 1080]")
+@click.option("--headless", is_flag=True, default=None, help="Show no window of the desktops.")
+@click.option("--snapshot-name", help="The state that desktops start from.")
+@click.option("--client-password", help="The password of the desktops' user.  [default: password]")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON on standard output.")
 def _command(
     *,
     as_json: bool,

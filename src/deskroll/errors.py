@@ -117,6 +117,9 @@ class FailureKind(enum.StrEnum):
         return unknown
 
 
+_KINDS = {kind.value: kind for kind in FailureKind}
+
+
 class DeathCause(enum.StrEnum):
     """Where the cause of a desktop's death lies, as far as those who watch over it can tell."""
 
@@ -133,11 +136,15 @@ class DeskrollError(Exception):
 
     failure: FailureClass | None = None
     kind: FailureKind | None = None
-    """What it is stored as, of those that carry a failure class; a class made from another has that one's."""
+    """What it is stored as, of those that carry a failure class: by its name; a plug-in's own class as its base."""
     unforeseen: BaseException | None = None
     """What a boundary caught and turned into this: an exception that nobody raised for people to read."""
     trace: str = ""
     """The traceback behind it, where that is of another process."""
+
+    def __init_subclass__(cls) -> None:
+        if cls.failure is not None and cls.__module__.startswith("deskroll."):
+            cls.kind = _KINDS.get(cls.__name__, cls.kind)
 
 
 class InputError(DeskrollError):
@@ -168,7 +175,6 @@ class ActionError(DeskrollError):
     """An action is malformed; the message names the field and the allowed values, so a model can mend it."""
 
     failure = FailureClass.AGENT
-    kind = FailureKind.ACTION_ERROR
 
 
 class ToolError(DeskrollError):
@@ -179,45 +185,34 @@ class AgentError(DeskrollError):
     """The agent's own code or output failed."""
 
     failure = FailureClass.AGENT
-    kind = FailureKind.AGENT_ERROR
 
 
 class ModelError(DeskrollError):
     """The model server failed."""
 
     failure = FailureClass.MODEL
-    kind = FailureKind.MODEL_ERROR
 
 
 class DesktopError(DeskrollError):
     """The desktop failed."""
 
     failure = FailureClass.DESKTOP
-    kind = FailureKind.DESKTOP_ERROR
 
 
 class BootError(DesktopError):
     """A desktop did not come up."""
 
-    kind = FailureKind.BOOT_ERROR
-
 
 class DesktopTimeout(DesktopError):
     """A call to a desktop did not finish before its deadline."""
-
-    kind = FailureKind.DESKTOP_TIMEOUT
 
 
 class DesktopStalled(DesktopError):
     """What a desktop was asked for did not end, and the watchdog stopped it; that is evidence against nobody."""
 
-    kind = FailureKind.DESKTOP_STALLED
-
 
 class DesktopLost(DesktopError):
     """A desktop is gone or a part of it died; it must be replaced."""
-
-    kind = FailureKind.DESKTOP_LOST
 
     def __init__(self, message: str, cause: DeathCause = DeathCause.UNKNOWN) -> None:
         super().__init__(message)
@@ -227,31 +222,21 @@ class DesktopLost(DesktopError):
 class ResetError(DesktopError):
     """A desktop could not be reset; it must be replaced."""
 
-    kind = FailureKind.RESET_ERROR
-
 
 class LeaseLost(DesktopError):
     """The lease on a desktop is over: expired, taken back, or its pool is gone. Nothing more may be done with it."""
-
-    kind = FailureKind.LEASE_LOST
 
 
 class NoDesktop(DesktopError):
     """A pool cannot serve a request for a desktop; the message says why and what to do."""
 
-    kind = FailureKind.NO_DESKTOP
-
 
 class PoolGone(NoDesktop):
     """A pool serves nobody at the moment: it does not answer, is being stopped, or hands out nothing any more."""
 
-    kind = FailureKind.POOL_GONE
-
 
 class GuestError(DesktopError):
     """The guest answered a request with an error; the desktop itself is alive."""
-
-    kind = FailureKind.GUEST_ERROR
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -261,35 +246,29 @@ class GuestError(DesktopError):
 class CommandTimeout(GuestError):
     """A command did not end in time, and the guest has killed it; the desktop itself is alive."""
 
-    kind = FailureKind.COMMAND_TIMEOUT
-
 
 class SetupError(DeskrollError):
     """A task could not be prepared."""
 
     failure = FailureClass.SETUP
-    kind = FailureKind.SETUP_ERROR
 
 
 class EvaluatorError(DeskrollError):
     """An attempt could not be judged."""
 
     failure = FailureClass.EVALUATOR
-    kind = FailureKind.EVALUATOR_ERROR
 
 
 class EnvError(DeskrollError):
     """An environment or one of its tools has a bug."""
 
     failure = FailureClass.ENV
-    kind = FailureKind.ENV_ERROR
 
 
 class WorkerLost(DeskrollError):
     """The process that ran an episode died or hung."""
 
     failure = FailureClass.WORKER
-    kind = FailureKind.WORKER_LOST
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
@@ -306,13 +285,8 @@ def plain(text: str, longest: int = LONGEST_WORD, *, keep: str = "") -> str:
     return f"{shown} ..." if len(text) > longest else shown
 
 
-_BY_CLASS: dict[FailureClass, type[DeskrollError]] = {
-    FailureClass.AGENT: AgentError,
-    FailureClass.MODEL: ModelError,
-    FailureClass.DESKTOP: DesktopError,
-    FailureClass.SETUP: SetupError,
-    FailureClass.EVALUATOR: EvaluatorError,
-    FailureClass.ENV: EnvError,
+_BY_CLASS = {
+    error.failure: error for error in (AgentError, ModelError, DesktopError, SetupError, EvaluatorError, EnvError)
 }
 
 

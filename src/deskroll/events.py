@@ -29,6 +29,20 @@ class Occurrence(Record, frozen=True, tag_field="kind", gc=False):
     """Seconds since the epoch, by the clock of whoever reports it."""
 
 
+class OfJob(Occurrence, frozen=True, kw_only=True):
+    """What events of a job have."""
+
+    phase: str
+    round: int
+
+
+class OfAttempt(Occurrence, frozen=True, kw_only=True):
+    """What events of an attempt have."""
+
+    key: EpisodeKey
+    attempt: int
+
+
 class RunOpened(Occurrence, frozen=True, kw_only=True, tag="run.opened"):
     """A coordinator took the run: for the first time, or again."""
 
@@ -54,11 +68,9 @@ class LimitsChanged(Occurrence, frozen=True, kw_only=True, tag="limits.changed")
     max_concurrent_rollouts: int
 
 
-class JobStarted(Occurrence, frozen=True, kw_only=True, tag="job.started"):
+class JobStarted(OfJob, frozen=True, kw_only=True, tag="job.started"):
     """A job begins: so many episodes are to have an outcome; `done` of them have one from earlier starts."""
 
-    phase: str
-    round: int
     episodes: int
     done: int = 0
     scored: int = 0
@@ -67,46 +79,35 @@ class JobStarted(Occurrence, frozen=True, kw_only=True, tag="job.started"):
     unscored: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class JobEnded(Occurrence, frozen=True, kw_only=True, tag="job.ended"):
+class JobEnded(OfJob, frozen=True, kw_only=True, tag="job.ended"):
     """A job has come to its end, or was stopped."""
 
-    phase: str
-    round: int
 
-
-class GroupBegun(Occurrence, frozen=True, kw_only=True, tag="group.opened"):
+class GroupBegun(OfJob, frozen=True, kw_only=True, tag="group.opened"):
     """The samples of a task were begun; of a group of one, the events of its episode say all."""
 
-    phase: str
-    round: int
     task: str
 
 
-class GroupEnded(Occurrence, frozen=True, kw_only=True, tag="group.closed"):
+class GroupEnded(OfJob, frozen=True, kw_only=True, tag="group.closed"):
     """The samples of a task are through, or given up."""
 
-    phase: str
-    round: int
     task: str
     finished: bool = False
     """Whether each of them has its outcome."""
 
 
-class AttemptStarted(Occurrence, frozen=True, kw_only=True, tag="attempt.started"):
+class AttemptStarted(OfAttempt, frozen=True, kw_only=True, tag="attempt.started"):
     """An attempt was handed to the backend."""
 
-    key: EpisodeKey
-    attempt: int
     waited_s: float = 0.0
     """For its permits."""
     isolated: bool = False
 
 
-class StageEntered(Occurrence, frozen=True, kw_only=True, tag="episode.stage"):
+class StageEntered(OfAttempt, frozen=True, kw_only=True, tag="episode.stage"):
     """An attempt ends the stage that it was in, and begins another."""
 
-    key: EpisodeKey
-    attempt: int
     stage: Stage
     visit: int
     """Which of its stages this is, counted."""
@@ -117,20 +118,16 @@ class StageEntered(Occurrence, frozen=True, kw_only=True, tag="episode.stage"):
     turn: int = 0
 
 
-class WaitChanged(Occurrence, frozen=True, kw_only=True, tag="episode.waiting"):
+class WaitChanged(OfAttempt, frozen=True, kw_only=True, tag="episode.waiting"):
     """An attempt begins or ends to wait for its turn (a model slot, the next try): time in which nobody is silent."""
 
-    key: EpisodeKey
-    attempt: int
     waiting: bool
     ran_s: float
 
 
-class AttemptEnded(Occurrence, frozen=True, kw_only=True, tag="attempt.ended"):
+class AttemptEnded(OfAttempt, frozen=True, kw_only=True, tag="attempt.ended"):
     """An attempt is over, and its record is there."""
 
-    key: EpisodeKey
-    attempt: int
     stop: StopReason
     score: float | None = None
     failure: FailureClass | None = None
@@ -164,19 +161,16 @@ class AttemptEnded(Occurrence, frozen=True, kw_only=True, tag="attempt.ended"):
         )
 
 
-class AttemptDropped(Occurrence, frozen=True, kw_only=True, tag="attempt.dropped"):
+class AttemptDropped(OfAttempt, frozen=True, kw_only=True, tag="attempt.dropped"):
     """An attempt is over without a record: it was given back before it began, or the run ended under it."""
 
-    key: EpisodeKey
-    attempt: int
 
+class AttemptRetried(OfAttempt, frozen=True, kw_only=True, tag="attempt.retried"):
+    """An attempt failed, and another one follows after a pause.
 
-class AttemptRetried(Occurrence, frozen=True, kw_only=True, tag="attempt.retried"):
-    """An attempt failed, and another one follows after a pause."""
+    `attempt` is the one that failed.
+    """
 
-    key: EpisodeKey
-    attempt: int
-    """The one that failed."""
     failure: FailureClass | None = None
     reason: str = ""
     pause_s: float = 0.0
@@ -190,30 +184,24 @@ class AttemptRetried(Occurrence, frozen=True, kw_only=True, tag="attempt.retried
         )
 
 
-class EpisodeSealed(Occurrence, frozen=True, kw_only=True, tag="episode.sealed"):
+class EpisodeSealed(OfAttempt, frozen=True, kw_only=True, tag="episode.sealed"):
     """An episode has its outcome."""
 
-    key: EpisodeKey
-    attempt: int
     score: float | None = None
     failure: FailureClass | None = None
 
 
-class EpisodeStalled(Occurrence, frozen=True, kw_only=True, tag="episode.stalled"):
+class EpisodeStalled(OfAttempt, frozen=True, kw_only=True, tag="episode.stalled"):
     """A stage has taken far longer than usual; its stack and screen are in the attempt's folder."""
 
-    key: EpisodeKey
-    attempt: int
     stage: Stage
     reason: str
     desktop: str = ""
 
 
-class EpisodeUnclosed(Occurrence, frozen=True, kw_only=True, tag="episode.unclosed"):
+class EpisodeUnclosed(OfAttempt, frozen=True, kw_only=True, tag="episode.unclosed"):
     """An attempt's environment could not be closed, which changes nothing of its result."""
 
-    key: EpisodeKey
-    attempt: int
     reason: str
 
 

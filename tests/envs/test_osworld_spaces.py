@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from deskroll.actions import Action, Click, Done, DragTo, Fail, Hotkey, MoveTo, Typing
-from deskroll.actions.union import Script, Wait
+from deskroll.actions import Action, Click, Done, DragTo, Fail, Hotkey, MoveTo, Script, Typing, Wait
 from deskroll.config import Settings
 from deskroll.envs.osworld.action_space import action_space
 from deskroll.envs.osworld.env import OSWorldEnv

@@ -1,13 +1,11 @@
 """Intervals against published tables and numbers worked out by hand."""
 
-import math
 import random
 
 import pytest
 
 from deskroll.report.intervals import (
     clustered_rate,
-    deviation,
     mean_interval,
     percentile,
     student_interval,
@@ -131,7 +129,5 @@ def test_percentile(share: float, value: float) -> None:
     assert percentile([1.0, 2.0, 3.0, 4.0], share) == pytest.approx(value)
 
 
-def test_deviation() -> None:
-    assert deviation([1.0, 3.0]) == pytest.approx(math.sqrt(2))
-    assert deviation([1.0]) is None
+def test_percentile_of_nothing() -> None:
     assert percentile([], 0.5) == 0.0

@@ -49,7 +49,8 @@ async def test_a_full_disk_stops_the_journal_and_spoils_nothing(small_disk: Path
     told: list[StoreError] = []
     planned = 0
     with pytest.raises(StoreError, match=r"cannot write .*journal.jsonl: the disk is full: make room, then resume"):
-        async with RunStore.create(root, info(), on_failure=told.append) as store:
+        async with RunStore.create(root, info()) as store:
+            store.failed.add_done_callback(lambda failed: told.append(failed.result()))
             store.write(Sealed(episode=episode(key()), epoch=1))
             await store.sync()
             filler = fill(small_disk)

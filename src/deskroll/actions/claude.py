@@ -13,29 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from deskroll import actions as act
+from deskroll.actions import Action, Button, fit
 from deskroll.actions.fields import choice, given, integer, number, pixel, sequence, shown, text
 from deskroll.actions.keys import KEYSYMS, canonical_key, chord
-from deskroll.actions.union import (
-    Action,
-    Button,
-    Click,
-    Done,
-    DoubleClick,
-    DragTo,
-    Fail,
-    Hotkey,
-    KeyDown,
-    KeyUp,
-    MouseDown,
-    MouseUp,
-    MoveTo,
-    Press,
-    RightClick,
-    Scroll,
-    Typing,
-    Wait,
-    fit,
-)
 from deskroll.errors import ActionError
 
 MAX_REPEAT = 100
@@ -64,9 +45,9 @@ def decode(tool_input: object, width: int, height: int) -> list[Action]:
 def encode(action: Action) -> list[dict[str, object]]:
     """Write an action as the inputs it takes; `ActionError` where the tool has none (a key down alone)."""
     match action:
-        case Click() | RightClick() | DoubleClick():
+        case act.Click() | act.RightClick() | act.DoubleClick():
             return _encode_click(action)
-        case Scroll(dx=dx, dy=dy):
+        case act.Scroll(dx=dx, dy=dy):
             return _encode_scroll(dx, dy)
         case _:
             return [_encode_other(action)]
@@ -81,19 +62,19 @@ def _point(there: Parameters, field: str = "coordinate") -> tuple[int, int] | tu
 
 def _move(there: Parameters, field: str = "coordinate") -> list[Action]:
     x, y = _point(there, field)
-    return [] if x is None or y is None else [MoveTo(x, y)]
+    return [] if x is None or y is None else [act.MoveTo(x, y)]
 
 
 def _drag(there: Parameters) -> list[Action]:
     # The first version drags from where the pointer is, later ones say where the drag starts.
     start, (x, y) = _move(there, "start_coordinate"), _point(there)
-    drag: list[Action] = [] if x is None or y is None else [DragTo(x, y)]
+    drag: list[Action] = [] if x is None or y is None else [act.DragTo(x, y)]
     return [*start, *_held(_modifiers(there), drag)]
 
 
 def _click(there: Parameters, button: Button, clicks: int = 1) -> list[Action]:
     x, y = _point(there)
-    return _held(_modifiers(there), [Click(button, x, y, clicks)])
+    return _held(_modifiers(there), [act.Click(button, x, y, clicks)])
 
 
 def _scroll(there: Parameters) -> list[Action]:
@@ -101,7 +82,7 @@ def _scroll(there: Parameters) -> list[Action]:
     amount = integer(there["scroll_amount"], "scroll_amount")
     if amount < 0:
         raise ActionError(f"scroll_amount is {shown(amount)}; allowed: 0 or more; scroll_direction gives the way")
-    return [*_move(there), *_held(_modifiers(there), [Scroll(dx=right * amount, dy=up * amount)])]
+    return [*_move(there), *_held(_modifiers(there), [act.Scroll(dx=right * amount, dy=up * amount)])]
 
 
 def _look_at_region(there: Parameters) -> list[Action]:
@@ -118,16 +99,16 @@ def _strokes(there: Parameters) -> list[Action]:
     line = text(there["text"], "text")
     # Blank text is the space bar, or Return or Tab as a character.
     chords = [chord(part, "text") for part in line.split()] or [(canonical_key(line, "text"),)]
-    strokes: list[Action] = [Press(keys[0]) if len(keys) == 1 else Hotkey(keys) for keys in chords]
+    strokes: list[Action] = [act.Press(keys[0]) if len(keys) == 1 else act.Hotkey(keys) for keys in chords]
     return strokes * times
 
 
 def _hold(there: Parameters) -> list[Action]:
-    return _held(chord(text(there["text"], "text"), "text"), [Wait(number(there["duration"], "duration"))])
+    return _held(chord(text(there["text"], "text"), "text"), [act.Wait(number(there["duration"], "duration"))])
 
 
 def _wait(there: Parameters) -> list[Action]:
-    return [Wait(number(there["duration"], "duration") if "duration" in there else None)]
+    return [act.Wait(number(there["duration"], "duration") if "duration" in there else None)]
 
 
 def _modifiers(there: Parameters) -> tuple[str, ...]:
@@ -139,7 +120,7 @@ def _modifiers(there: Parameters) -> tuple[str, ...]:
 
 
 def _held(keys: Sequence[str], during: list[Action]) -> list[Action]:
-    return [*(KeyDown(key) for key in keys), *during, *(KeyUp(key) for key in reversed(keys))]
+    return [*(act.KeyDown(key) for key in keys), *during, *(act.KeyUp(key) for key in reversed(keys))]
 
 
 @dataclass(frozen=True)
@@ -156,14 +137,14 @@ _LOOK = _Tool((), (), lambda _: [])
 _TOOLS: dict[str, _Tool] = {
     "key": _Tool(("text",), ("repeat",), _strokes),
     "hold_key": _Tool(("text", "duration"), (), _hold),
-    "type": _Tool(("text",), (), lambda p: [Typing(text(p["text"], "text"))]),
+    "type": _Tool(("text",), (), lambda p: [act.Typing(text(p["text"], "text"))]),
     "mouse_move": _Tool(("coordinate",), (), _move),
-    "left_mouse_down": _Tool((), ("coordinate",), lambda p: [*_move(p), MouseDown()]),
-    "left_mouse_up": _Tool((), ("coordinate",), lambda p: [*_move(p), MouseUp()]),
+    "left_mouse_down": _Tool((), ("coordinate",), lambda p: [*_move(p), act.MouseDown()]),
+    "left_mouse_up": _Tool((), ("coordinate",), lambda p: [*_move(p), act.MouseUp()]),
     "left_click": _Tool((), _AT, lambda p: _click(p, "left")),
-    "right_click": _Tool((), _AT, lambda p: _held(_modifiers(p), [RightClick(*_point(p))])),
+    "right_click": _Tool((), _AT, lambda p: _held(_modifiers(p), [act.RightClick(*_point(p))])),
     "middle_click": _Tool((), _AT, lambda p: _click(p, "middle")),
-    "double_click": _Tool((), _AT, lambda p: _held(_modifiers(p), [DoubleClick(*_point(p))])),
+    "double_click": _Tool((), _AT, lambda p: _held(_modifiers(p), [act.DoubleClick(*_point(p))])),
     "triple_click": _Tool((), _AT, lambda p: _click(p, "left", 3)),
     "left_click_drag": _Tool(("coordinate",), ("start_coordinate", "text"), _drag),
     "scroll": _Tool(("scroll_direction", "scroll_amount"), ("coordinate", "text"), _scroll),
@@ -171,23 +152,23 @@ _TOOLS: dict[str, _Tool] = {
     "screenshot": _LOOK,
     "cursor_position": _LOOK,
     "zoom": _Tool(("region",), (), _look_at_region),
-    "done": _Tool((), (), lambda _: [Done()]),
-    "fail": _Tool((), (), lambda _: [Fail()]),
+    "done": _Tool((), (), lambda _: [act.Done()]),
+    "fail": _Tool((), (), lambda _: [act.Fail()]),
 }
 ACTIONS = tuple(_TOOLS)
 """The names of all actions."""
 
 
-def _encode_click(action: Click | RightClick | DoubleClick) -> list[dict[str, object]]:
+def _encode_click(action: act.Click | act.RightClick | act.DoubleClick) -> list[dict[str, object]]:
     at: dict[str, object] = {} if action.x is None else {"coordinate": [action.x, action.y]}
     match action:
-        case RightClick():
+        case act.RightClick():
             names = ["right_click"]
-        case DoubleClick() | Click(button="left", num_clicks=2):
+        case act.DoubleClick() | act.Click(button="left", num_clicks=2):
             names = ["double_click"]
-        case Click(button="left", num_clicks=3):
+        case act.Click(button="left", num_clicks=3):
             names = ["triple_click"]
-        case Click(button=button, num_clicks=clicks):
+        case act.Click(button=button, num_clicks=clicks):
             names = [f"{button}_click"] * clicks
     return [{"action": name, **at} for name in names]
 
@@ -201,21 +182,21 @@ def _encode_scroll(dx: int, dy: int) -> list[dict[str, object]]:
 def _encode_other(action: Action) -> dict[str, object]:
     tool_input: dict[str, object]
     match action:
-        case MoveTo(x=x, y=y):
+        case act.MoveTo(x=x, y=y):
             tool_input = {"action": "mouse_move", "coordinate": [x, y]}
-        case DragTo(x=x, y=y):
+        case act.DragTo(x=x, y=y):
             tool_input = {"action": "left_click_drag", "coordinate": [x, y]}
-        case MouseDown(button="left"):
+        case act.MouseDown(button="left"):
             tool_input = {"action": "left_mouse_down"}
-        case MouseUp(button="left"):
+        case act.MouseUp(button="left"):
             tool_input = {"action": "left_mouse_up"}
-        case Typing(text=line):
+        case act.Typing(text=line):
             tool_input = {"action": "type", "text": line}
-        case Press(key=key):
+        case act.Press(key=key):
             tool_input = {"action": "key", "text": _keysym(key)}
-        case Hotkey(keys=keys):
+        case act.Hotkey(keys=keys):
             tool_input = {"action": "key", "text": "+".join(map(_keysym, keys))}
-        case Wait(seconds=seconds):
+        case act.Wait(seconds=seconds):
             tool_input = {"action": "wait", "duration": WAIT_S if seconds is None else seconds}
         case _:
             raise ActionError(f"the computer-use tool has no action for {action}")

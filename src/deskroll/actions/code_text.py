@@ -12,20 +12,18 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from deskroll.actions import Action, Done, Fail, Wait
-from deskroll.actions.reading import Reading
+from deskroll.actions import WORDS, Action, Reading
 from deskroll.errors import ActionError
 
 Reader = Callable[[str], Sequence[Action]]
 _FENCE = "```"
 _LANGUAGES = {"python": ("python", "python3", "py", "code"), "json": ("json", "json5", "code")}
 _HEAD = re.compile(r"[ \t]*(?P<alone>[A-Za-z0-9]*)[ \t]*(?:\n|$)|[ \t]*(?P<before>[A-Za-z0-9]+)[ \t]+(?=\S)")
-_WORDS = {"WAIT": Wait, "DONE": Done, "FAIL": Fail}
 
 
 def parse(text: str, read: Reader, language: str = "python") -> Reading:
     """What a reply says and does; its blocks are in `language` (`python` or `json`)."""
-    if (word := _WORDS.get(text.strip())) is not None:
+    if (word := WORDS.get(text.strip())) is not None:
         return Reading(actions=(word(),))
     thought, *blocks = text.split(_FENCE)
     sources = [_source(block, language) for block in blocks[::2]]  # what stands between blocks is talk
@@ -34,8 +32,8 @@ def parse(text: str, read: Reader, language: str = "python") -> Reading:
         raise ActionError(f"there is no code in the reply; {_hint(language)}")
     *before, last = sources
     actions: list[Action] = []
-    for source in [*(source for source in before if source.strip() not in _WORDS), last]:
-        word = _WORDS.get(source.strip())
+    for source in [*(source for source in before if source.strip() not in WORDS), last]:
+        word = WORDS.get(source.strip())
         actions += [word()] if word is not None else read(source)
     return Reading(thought=thought.strip(), actions=tuple(actions))
 
@@ -63,6 +61,6 @@ def _source(block: str, language: str) -> str:
     name = head["alone"] or head["before"] or ""
     if name.lower() in ("", *_LANGUAGES[language]):
         return block[head.end() :].rstrip()
-    if head["before"] or name in _WORDS:  # the block begins with what it holds
+    if head["before"] or name in WORDS:  # the block begins with what it holds
         return block.rstrip()
     raise ActionError(f"a block is of {name[:40]}; {_hint(language)}")

@@ -14,28 +14,15 @@ from typing import Any, get_args
 
 import msgspec
 
+from deskroll import actions as act
+from deskroll.actions import COMPUTER_ACTIONS, WORDS, Action, ComputerAction, fit
 from deskroll.actions.fields import choice, given, integer, number, pixel, sequence, shown, text
 from deskroll.actions.keys import canonical_key, chord
-from deskroll.actions.union import (
-    COMPUTER_ACTIONS,
-    Action,
-    Answer,
-    Button,
-    ComputerAction,
-    Done,
-    Fail,
-    Script,
-    Scroll,
-    ToolCall,
-    Wait,
-    fit,
-)
 from deskroll.errors import ActionError
 
-_WORDS: dict[str, type[Wait | Fail | Done]] = {"WAIT": Wait, "FAIL": Fail, "DONE": Done}
-_KINDS: dict[str, type[ComputerAction | Wait | Fail | Done]] = {
+_KINDS: dict[str, type[ComputerAction | act.Wait | act.Fail | act.Done]] = {
     **{str(kind.__struct_config__.tag): kind for kind in COMPUTER_ACTIONS},
-    **_WORDS,
+    **WORDS,
 }
 _PARAMETERS: dict[str, tuple[list[str], list[str]]] = {
     name: (
@@ -50,7 +37,7 @@ _PARAMETERS: dict[str, tuple[list[str], list[str]]] = {
 def decode(raw: object, width: int, height: int) -> Action:
     """Read one action, made to fit the screen; `ActionError` says which field is wrong and how."""
     if isinstance(raw, str):
-        action: Action = _WORDS[choice(raw, "a bare action", _WORDS)]()
+        action: Action = WORDS[choice(raw, "a bare action", WORDS)]()
     elif isinstance(raw, Mapping):
         if "action_type" not in raw:
             raise ActionError(f"the action {shown(raw)} lacks action_type; allowed: {', '.join(_KINDS)}")
@@ -59,14 +46,14 @@ def decode(raw: object, width: int, height: int) -> Action:
     else:
         raise ActionError(
             f"the action is {shown(raw)}; allowed: an object with action_type and parameters, "
-            f"or one of the words {', '.join(_WORDS)}"
+            f"or one of the words {', '.join(WORDS)}"
         )
     return fit(action, width, height)
 
 
 def encode(action: Action) -> dict[str, object]:
     """Write one action as an object with `action_type` and `parameters`."""
-    if isinstance(action, Script | ToolCall | Answer):
+    if isinstance(action, act.Script | act.ToolCall | act.Answer):
         raise ActionError(f"computer_13 has no word for {action.__struct_config__.tag}")
     kind = str(action.__struct_config__.tag)
     fields = {name: getattr(action, name) for name in action.__struct_fields__}
@@ -93,18 +80,10 @@ def _parameters(kind: str, raw: Mapping[str, object]) -> Mapping[str, object]:
 
 def _build(kind: str, parameters: Mapping[str, object]) -> Action:
     there = given(parameters, kind, *_PARAMETERS[kind])
-    if _KINDS[kind] is Scroll and not there:
+    if _KINDS[kind] is act.Scroll and not there:
         raise ActionError(f"{kind} lacks dx and dy; give at least one of them, in wheel clicks")
     values: dict[str, Any] = {name: _READERS[name](value, f"{kind}.{name}") for name, value in there.items()}
     return _KINDS[kind](**values)
-
-
-def _button(value: object, field: str) -> str:
-    return choice(value, field, get_args(Button))
-
-
-def _key(value: object, field: str) -> str:
-    return canonical_key(text(value, field), field)
 
 
 def _keys(value: object, field: str) -> tuple[str, ...]:
@@ -116,12 +95,12 @@ def _keys(value: object, field: str) -> tuple[str, ...]:
 _READERS: dict[str, Callable[[object, str], object]] = {
     "x": pixel,
     "y": pixel,
-    "button": _button,
+    "button": lambda value, field: choice(value, field, get_args(act.Button)),
     "num_clicks": integer,
     "dx": integer,
     "dy": integer,
     "text": text,
-    "key": _key,
+    "key": lambda value, field: canonical_key(text(value, field), field),
     "keys": _keys,
     "seconds": number,
 }

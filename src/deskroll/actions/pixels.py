@@ -15,8 +15,8 @@ import math
 
 import msgspec
 
+from deskroll.actions import Action, Script
 from deskroll.actions.noting import note
-from deskroll.actions.union import Action, Script
 from deskroll.errors import ActionError
 
 Size = tuple[int, int]

@@ -9,26 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from deskroll import actions as act
+from deskroll.actions import Action, Button
 from deskroll.actions.fields import choice, given, integer, number, pixel, sequence, text
 from deskroll.actions.keys import canonical_key, chord
-from deskroll.actions.union import (
-    Action,
-    Button,
-    Click,
-    DoubleClick,
-    DragTo,
-    Hotkey,
-    KeyDown,
-    KeyUp,
-    MouseDown,
-    MouseUp,
-    MoveTo,
-    Press,
-    RightClick,
-    Scroll,
-    Typing,
-    Wait,
-)
 from deskroll.errors import ActionError
 
 MAX_REPEAT = 100
@@ -91,7 +75,7 @@ def _point(arguments: Arguments) -> Point:
 
 def _move(arguments: Arguments) -> list[Action]:
     x, y = _point(arguments)
-    return [] if x is None or y is None else [MoveTo(x, y)]
+    return [] if x is None or y is None else [act.MoveTo(x, y)]
 
 
 def _button(arguments: Arguments) -> Button:
@@ -112,12 +96,12 @@ def _click(arguments: Arguments) -> list[Action]:
     if count > 1 and number(arguments.get("interval", 0), "interval") > MULTI_CLICK_S:
         raise NotPlainError
     parts = [3] * (count // 3) + ([count % 3] if count % 3 else [])
-    return [Click(_button(arguments), x, y, part) for part in parts]
+    return [act.Click(_button(arguments), x, y, part) for part in parts]
 
 
 def _double_click(arguments: Arguments) -> list[Action]:
     clicks = _click({**arguments, "clicks": 2})
-    return [DoubleClick(*_point(arguments))] if _button(arguments) == "left" else clicks
+    return [act.DoubleClick(*_point(arguments))] if _button(arguments) == "left" else clicks
 
 
 def _drag(arguments: Arguments) -> list[Action]:
@@ -125,7 +109,7 @@ def _drag(arguments: Arguments) -> list[Action]:
     whole = arguments.get("mouseDownUp", True) is True
     if x is None or y is None or _button(arguments) != "left" or not whole:
         raise NotPlainError
-    return [DragTo(x, y)]
+    return [act.DragTo(x, y)]
 
 
 def _wheel(arguments: Arguments) -> int:
@@ -134,20 +118,20 @@ def _wheel(arguments: Arguments) -> int:
 
 def _typewrite(arguments: Arguments) -> list[Action]:
     message = arguments["message"]
-    return [Typing(message)] if isinstance(message, str) else _press({"keys": message})
+    return [act.Typing(message)] if isinstance(message, str) else _press({"keys": message})
 
 
 def _press(arguments: Arguments) -> list[Action]:
     keys = arguments["keys"]
     names = [keys] if isinstance(keys, str) else sequence(keys, "keys", "a key, or a list of keys")
-    each: list[Action] = [Press(_key(name)) for name in names]
+    each: list[Action] = [act.Press(_key(name)) for name in names]
     return each * _repeats(arguments.get("presses", 1), "presses", each=max(1, len(each)))
 
 
 def _hotkey(arguments: Sequence[object]) -> list[Action]:
     as_list = bool(arguments) and isinstance(arguments[0], list | tuple)
     names = sequence(arguments[0], "keys", "a list of keys") if as_list else arguments
-    return [Hotkey(tuple(key for name in names for key in chord(text(name, "key"))))]
+    return [act.Hotkey(tuple(key for name in names for key in chord(text(name, "key"))))]
 
 
 def _key(name: object) -> str:
@@ -159,29 +143,29 @@ _CLICK = ("x", "y", "interval", "duration", "tween", *_COMMON)
 _MULTI = ("x", "y", "interval", "button", "duration", "tween", *_COMMON)
 _HOLD = ("x", "y", "button", "duration", "tween", *_COMMON)
 _AT = ("x", "y", *_COMMON)
-_VERTICAL = Call(("clicks",), _AT, lambda a: [*_move(a), Scroll(dy=_wheel(a))])
+_VERTICAL = Call(("clicks",), _AT, lambda a: [*_move(a), act.Scroll(dy=_wheel(a))])
 _TYPEWRITE = Call(("message",), ("interval", *_COMMON), _typewrite)
 
 CALLS: dict[str, Call] = {
     "click": Call((), ("x", "y", "clicks", "interval", "button", "duration", "tween", *_COMMON), _click),
-    "leftClick": Call((), _CLICK, lambda a: [Click("left", *_point(a))]),
-    "rightClick": Call((), _CLICK, lambda a: [RightClick(*_point(a))]),
-    "middleClick": Call((), _CLICK, lambda a: [Click("middle", *_point(a))]),
+    "leftClick": Call((), _CLICK, lambda a: [act.Click("left", *_point(a))]),
+    "rightClick": Call((), _CLICK, lambda a: [act.RightClick(*_point(a))]),
+    "middleClick": Call((), _CLICK, lambda a: [act.Click("middle", *_point(a))]),
     "doubleClick": Call((), _MULTI, _double_click),
     "tripleClick": Call((), _MULTI, lambda a: _click({**a, "clicks": 3})),
-    "mouseDown": Call((), _HOLD, lambda a: [*_move(a), MouseDown(_button(a))]),
-    "mouseUp": Call((), _HOLD, lambda a: [*_move(a), MouseUp(_button(a))]),
+    "mouseDown": Call((), _HOLD, lambda a: [*_move(a), act.MouseDown(_button(a))]),
+    "mouseUp": Call((), _HOLD, lambda a: [*_move(a), act.MouseUp(_button(a))]),
     "moveTo": Call((), ("x", "y", "duration", "tween", *_COMMON), _move),
     "dragTo": Call((), ("x", "y", "duration", "tween", "button", *_COMMON, "mouseDownUp"), _drag),
     "scroll": _VERTICAL,
     "vscroll": _VERTICAL,
-    "hscroll": Call(("clicks",), _AT, lambda a: [*_move(a), Scroll(dx=_wheel(a))]),
+    "hscroll": Call(("clicks",), _AT, lambda a: [*_move(a), act.Scroll(dx=_wheel(a))]),
     "typewrite": _TYPEWRITE,
     "write": _TYPEWRITE,
     "press": Call(("keys",), ("presses", "interval", *_COMMON), _press),
-    "keyDown": Call(("key",), _COMMON, lambda a: [KeyDown(_key(a["key"]))]),
-    "keyUp": Call(("key",), _COMMON, lambda a: [KeyUp(_key(a["key"]))]),
-    "sleep": Call(("seconds",), (), lambda a: [Wait(number(a["seconds"], "seconds"))]),
+    "keyDown": Call(("key",), _COMMON, lambda a: [act.KeyDown(_key(a["key"]))]),
+    "keyUp": Call(("key",), _COMMON, lambda a: [act.KeyUp(_key(a["key"]))]),
+    "sleep": Call(("seconds",), (), lambda a: [act.Wait(number(a["seconds"], "seconds"))]),
 }
 NAMES = frozenset({*CALLS, "hotkey", "shortcut"})
 """The calls that can be plain; all others stay a script."""

@@ -15,48 +15,32 @@ from __future__ import annotations
 import ast
 import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from deskroll import actions as act
+from deskroll.actions import WORDS, Action, ComputerAction, check, fit
 from deskroll.actions.noting import note, noting
 from deskroll.actions.pyautogui_calls import NAMES, NotPlainError, perform
-from deskroll.actions.union import (
-    Action,
-    Answer,
-    Click,
-    Done,
-    DoubleClick,
-    DragTo,
-    Fail,
-    Hotkey,
-    KeyDown,
-    KeyUp,
-    MouseDown,
-    MouseUp,
-    MoveTo,
-    Press,
-    RightClick,
-    Script,
-    Scroll,
-    ToolCall,
-    Typing,
-    Wait,
-    check,
-    fit,
-)
 from deskroll.errors import ActionError
 
-_WORDS = {"WAIT": Wait, "DONE": Done, "FAIL": Fail}
+T = TypeVar("T")
 _MODULES = frozenset({"pyautogui", "pyperclip", "time"})
 """Modules whose import does nothing by itself, so that it needs no Script."""
 _SETTINGS = frozenset({"FAILSAFE", "PAUSE"})
 _BUTTONS = frozenset({"LEFT", "MIDDLE", "RIGHT", "PRIMARY", "SECONDARY"})
+_NAMED: dict[type[Action], str] = {
+    act.RightClick: "rightClick", act.DoubleClick: "doubleClick", act.MouseDown: "mouseDown", act.MouseUp: "mouseUp",
+    act.Press: "press", act.KeyDown: "keyDown", act.KeyUp: "keyUp",
+}  # fmt: skip
+"""The calls of actions that are written alike."""
 
 
 def decode(source: str, width: int, height: int) -> list[Action]:
     """Read source into actions, each made to fit the screen; `ActionError` names the wrong line."""
     if source[:1].isspace():
         source = textwrap.dedent(source)
-    body = _parse(source).body
+    body = parse(source)
     try:
         with noting() as notes:  # of plain calls: a script is run as it stands
             actions = _plain_actions(body, width, height)
@@ -79,22 +63,23 @@ def encode(actions: Sequence[Action]) -> str:
     return "\n".join(line for action in actions for line in _lines(action))
 
 
-def _parse(source: str) -> ast.Module:
+def parse(source: str) -> list[ast.stmt]:
+    """The statements of a source; `ActionError` names the line that is not Python."""
+    return _understood(lambda: ast.parse(source).body, "read as Python")
+
+
+def _understood(work: Callable[[], T], what: str) -> T:
     try:
         # A model's '\d' is its own business: the warning must not reach the log, nor end a strict test run.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(source)
+            return work()
     except SyntaxError as error:
-        raise _syntax(error) from None
+        where = f"line {error.lineno}" if error.lineno else "the source"
+        line = (error.text or "").strip()
+        raise ActionError(f"{where} is not valid Python: {error.msg}" + (f": {line[:80]}" if line else "")) from None
     except (ValueError, RecursionError, MemoryError) as error:
-        raise ActionError(f"the source cannot be read as Python: {type(error).__name__}: {error}") from None
-
-
-def _syntax(error: SyntaxError) -> ActionError:
-    where = f"line {error.lineno}" if error.lineno else "the source"
-    line = (error.text or "").strip()
-    return ActionError(f"{where} is not valid Python: {error.msg}" + (f": {line[:80]}" if line else ""))
+        raise ActionError(f"the source cannot be {what}: {type(error).__name__}: {error}") from None
 
 
 def _plain_actions(body: list[ast.stmt], width: int, height: int) -> list[Action]:
@@ -119,22 +104,16 @@ def _script_actions(source: str, body: list[ast.stmt]) -> list[Action]:
     return [_script(body[:end], code), *(action for word in body[end:] for action in _word(word))]
 
 
-def _script(body: list[ast.stmt], code: str) -> Script:
+def _script(body: list[ast.stmt], code: str) -> act.Script:
     for node in (node for statement in body for node in ast.walk(statement)):
         if isinstance(node, ast.stmt) and (word := _word(node)):
             name = word[0].__struct_config__.tag
             raise ActionError(
                 f"line {node.lineno}: {name} stands amid a script; it may come last, or among plain calls"
             )
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            compile(code, "<action>", "exec", dont_inherit=True)  # finds what parsing alone lets through
-    except SyntaxError as error:
-        raise _syntax(error) from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise ActionError(f"the source cannot be compiled: {type(error).__name__}: {error}") from None
-    return Script(code)
+    # It finds what parsing alone lets through.
+    _understood(lambda: compile(code, "<action>", "exec", dont_inherit=True), "compiled")
+    return act.Script(code)
 
 
 def _unparse(body: list[ast.stmt]) -> str:
@@ -146,8 +125,8 @@ def _unparse(body: list[ast.stmt]) -> str:
 
 def _word(statement: ast.stmt) -> list[Action]:
     match statement:
-        case ast.Expr(value=ast.Name(id=name)) if name in _WORDS:
-            return [_WORDS[name]()]
+        case ast.Expr(value=ast.Name(id=name)) if name in WORDS:
+            return [WORDS[name]()]
     return []
 
 
@@ -208,56 +187,40 @@ def _literal(node: ast.expr) -> object:
 
 def _lines(action: Action) -> list[str]:
     match action:
-        case ToolCall() | Answer():
+        case act.ToolCall() | act.Answer():
             raise ActionError(f"pyautogui has no call for {action.__struct_config__.tag}")
-        case Wait(seconds=None) | Done() | Fail():
+        case act.Wait(seconds=None) | act.Done() | act.Fail():
             return [str(action.__struct_config__.tag)]
-        case Script(code=code):
+        case act.Script(code=code):
             return [code]
-        case Scroll(dx=dx, dy=dy):
-            across, along = f"pyautogui.hscroll({dx})", f"pyautogui.vscroll({dy})"
-            return ([across] if dx else []) + ([along] if dy or not dx else [])
-        case Wait(seconds=seconds):
+        case act.Wait(seconds=seconds):
             return [f"time.sleep({seconds!r})"]
-        case Typing() | Press() | KeyDown() | KeyUp() | Hotkey():
-            return [f"pyautogui.{_keyboard_call(action)}"]
         case _:
-            return [f"pyautogui.{_pointer_call(action)}"]
+            return [f"pyautogui.{call}" for call in _calls(action)]
 
 
-def _pointer_call(action: MoveTo | Click | RightClick | DoubleClick | MouseDown | MouseUp | DragTo) -> str:
+def _calls(action: ComputerAction) -> list[str]:
     match action:
-        case MoveTo(x=x, y=y):
+        case act.Scroll(dx=dx, dy=dy):
+            return ([f"hscroll({dx})"] if dx else []) + ([f"vscroll({dy})"] if dy or not dx else [])
+        case act.MoveTo(x=x, y=y):
             call = f"moveTo({x}, {y})"
-        case Click(button=button, x=x, y=y, num_clicks=clicks):
+        case act.Click(button=button, x=x, y=y, num_clicks=clicks):
             call = f"click({_arguments(x=x, y=y, clicks=clicks, button=button)})"
-        case RightClick(x=x, y=y):
-            call = f"rightClick({_arguments(x=x, y=y)})"
-        case DoubleClick(x=x, y=y):
-            call = f"doubleClick({_arguments(x=x, y=y)})"
-        case MouseDown(button=button):
-            call = f"mouseDown(button={button!r})"
-        case MouseUp(button=button):
-            call = f"mouseUp(button={button!r})"
-        case DragTo(x=x, y=y):
+        case act.RightClick(x=x, y=y) | act.DoubleClick(x=x, y=y):
+            call = f"{_NAMED[type(action)]}({_arguments(x=x, y=y)})"
+        case act.MouseDown(button=button) | act.MouseUp(button=button):
+            call = f"{_NAMED[type(action)]}(button={button!r})"
+        case act.DragTo(x=x, y=y):
             # Programs take a jump for no drag, hence the duration (OSWorld's own).
             call = f"dragTo({x}, {y}, duration=1.0, button='left')"
-    return call
-
-
-def _keyboard_call(action: Typing | Press | KeyDown | KeyUp | Hotkey) -> str:
-    match action:
-        case Typing(text=text):
+        case act.Typing(text=text):
             call = f"typewrite({text!r})"
-        case Press(key=key):
-            call = f"press({_key(key)})"
-        case KeyDown(key=key):
-            call = f"keyDown({_key(key)})"
-        case KeyUp(key=key):
-            call = f"keyUp({_key(key)})"
-        case Hotkey(keys=keys):
+        case act.Press(key=key) | act.KeyDown(key=key) | act.KeyUp(key=key):
+            call = f"{_NAMED[type(action)]}({_key(key)})"
+        case act.Hotkey(keys=keys):
             call = f"hotkey({', '.join(map(_key, keys))})"
-    return call
+    return [call]
 
 
 def _key(name: str) -> str:

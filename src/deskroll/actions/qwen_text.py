@@ -15,30 +15,13 @@ from typing import Any
 
 import msgspec
 
-from deskroll.actions import (
-    Action,
-    Answer,
-    Button,
-    Click,
-    Done,
-    DoubleClick,
-    DragTo,
-    Fail,
-    Hotkey,
-    MoveTo,
-    Press,
-    RightClick,
-    Scroll,
-    Typing,
-    Wait,
-    fit,
-)
+from deskroll import actions as act
+from deskroll.actions import Action, Button, Reading, fit
 from deskroll.actions.fields import choice, number, sequence, shown
 from deskroll.actions.fields import text as read_text
 from deskroll.actions.keys import chord
 from deskroll.actions.noting import note
 from deskroll.actions.pixels import Grid, Size
-from deskroll.actions.reading import Reading
 from deskroll.errors import ActionError
 
 NAME = "computer_use"
@@ -158,7 +141,7 @@ def _place(given: Arguments, grid: Grid) -> Size:
 
 def _click(given: Arguments, grid: Grid, button: Button = "left", clicks: int = 1) -> list[Action]:
     x, y = _point(given, grid)
-    return [Click(button, x, y, clicks)]
+    return [act.Click(button, x, y, clicks)]
 
 
 def _scroll(given: Arguments, grid: Grid, pixels_a_click: int, *, across: bool) -> list[Action]:
@@ -166,8 +149,8 @@ def _scroll(given: Arguments, grid: Grid, pixels_a_click: int, *, across: bool) 
         raise ActionError("pixels is missing; allowed: a number, above 0 for up (or right), below 0 for down (or left)")
     pixels = number(given["pixels"], "pixels")
     clicks = int(pixels / pixels_a_click) or (pixels > 0) - (pixels < 0)
-    there: list[Action] = [MoveTo(*_place(given, grid))] if "coordinate" in given else []
-    return [*there, Scroll(dx=clicks) if across else Scroll(dy=clicks)]
+    there: list[Action] = [act.MoveTo(*_place(given, grid))] if "coordinate" in given else []
+    return [*there, act.Scroll(dx=clicks) if across else act.Scroll(dy=clicks)]
 
 
 def _key(given: Arguments, grid: Grid) -> list[Action]:
@@ -177,33 +160,25 @@ def _key(given: Arguments, grid: Grid) -> list[Action]:
     names = tuple(key for word in written if word for key in chord(word.strip() or word, "keys"))
     if not names:
         raise ActionError("keys is empty; give at least one key, e.g. ['ctrl', 's']")
-    return [Press(names[0]) if len(names) == 1 else Hotkey(names)]
-
-
-def _type(given: Arguments, grid: Grid) -> list[Action]:
-    return [Typing(read_text(given.get("text"), "text"))]
-
-
-def _wait(given: Arguments, grid: Grid) -> list[Action]:
-    return [Wait(number(given["time"], "time") if "time" in given else None)]
+    return [act.Press(names[0]) if len(names) == 1 else act.Hotkey(names)]
 
 
 def _terminate(given: Arguments, grid: Grid) -> list[Action]:
     status = choice(given.get("status", "success"), "status", ("success", "failure"))
-    return [Done() if status == "success" else Fail()]
+    return [act.Done() if status == "success" else act.Fail()]
 
 
 _ACTIONS: dict[str, Callable[[Arguments, Grid], list[Action]]] = {
     "key": _key,
-    "type": _type,
-    "mouse_move": lambda a, g: [MoveTo(*_place(a, g))],
+    "type": lambda a, g: [act.Typing(read_text(a.get("text"), "text"))],
+    "mouse_move": lambda a, g: [act.MoveTo(*_place(a, g))],
     "left_click": _click,
-    "left_click_drag": lambda a, g: [DragTo(*_place(a, g))],
-    "right_click": lambda a, g: [RightClick(*_point(a, g))],
+    "left_click_drag": lambda a, g: [act.DragTo(*_place(a, g))],
+    "right_click": lambda a, g: [act.RightClick(*_point(a, g))],
     "middle_click": lambda a, g: _click(a, g, "middle"),
-    "double_click": lambda a, g: [DoubleClick(*_point(a, g))],
+    "double_click": lambda a, g: [act.DoubleClick(*_point(a, g))],
     "triple_click": lambda a, g: _click(a, g, clicks=3),
-    "wait": _wait,
+    "wait": lambda a, g: [act.Wait(number(a["time"], "time") if "time" in a else None)],
     "terminate": _terminate,
-    "answer": lambda a, g: [Answer(read_text(a.get("text"), "text"))],
+    "answer": lambda a, g: [act.Answer(read_text(a.get("text"), "text"))],
 }

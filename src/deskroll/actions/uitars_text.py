@@ -14,33 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
-from deskroll.actions import (
-    Action,
-    Answer,
-    Button,
-    Click,
-    Done,
-    DoubleClick,
-    DragTo,
-    Fail,
-    Hotkey,
-    KeyDown,
-    KeyUp,
-    MouseDown,
-    MouseUp,
-    MoveTo,
-    Press,
-    RightClick,
-    Scroll,
-    Typing,
-    Wait,
-    fit,
-)
+from deskroll import actions as act
+from deskroll.actions import Action, Button, Reading, fit
 from deskroll.actions.fields import choice
 from deskroll.actions.keys import chord
 from deskroll.actions.noting import note
 from deskroll.actions.pixels import Grid, Size
-from deskroll.actions.reading import Reading
 from deskroll.errors import ActionError, plain
 
 WAIT_S = 5.0
@@ -73,7 +52,7 @@ _TO = ("end_box", "end_point")
 Arguments = Mapping[str, str]
 
 
-def parse(text: str, grid: Grid, call_user: Callable[[], Action] = Fail) -> Reading:
+def parse(text: str, grid: Grid, call_user: Callable[[], Action] = act.Fail) -> Reading:
     """What a reply says and does, each action made to fit the screen; `call_user` is asked what such a call means."""
     thought, wanted = _split(text)
     actions: list[Action] = []
@@ -170,7 +149,7 @@ def _point(arguments: Arguments, grid: Grid, names: tuple[str, ...] = _AT) -> Si
 
 def _drag(arguments: Arguments, grid: Grid) -> list[Action]:
     start, end = _point(arguments, grid), _point(arguments, grid, _TO)
-    return [MoveTo(*start), DragTo(*end)]
+    return [act.MoveTo(*start), act.DragTo(*end)]
 
 
 def _scroll(arguments: Arguments, grid: Grid) -> list[Action]:
@@ -181,8 +160,8 @@ def _scroll(arguments: Arguments, grid: Grid) -> list[Action]:
         raise ActionError(f"direction is {plain(direction, 40)!r}; allowed: {', '.join(_WHEEL)}")
     there: list[Action] = []
     if any(map(arguments.get, _AT)):
-        there = [MoveTo(*_point(arguments, grid))]
-    return [*there, Scroll(*_WHEEL[direction])]
+        there = [act.MoveTo(*_point(arguments, grid))]
+    return [*there, act.Scroll(*_WHEEL[direction])]
 
 
 def _keys(arguments: Arguments) -> tuple[str, ...]:
@@ -196,24 +175,24 @@ def _keys(arguments: Arguments) -> tuple[str, ...]:
 
 def _hotkey(arguments: Arguments, grid: Grid) -> list[Action]:
     keys = _keys(arguments)
-    return [Press(keys[0]) if len(keys) == 1 else Hotkey(keys)]
+    return [act.Press(keys[0]) if len(keys) == 1 else act.Hotkey(keys)]
 
 
 def _type(arguments: Arguments, grid: Grid) -> list[Action]:
     if "content" not in arguments:
         raise ActionError("content is missing; write it like type(content='some text')")
-    return [Typing(_unescaped(arguments["content"]))]
+    return [act.Typing(_unescaped(arguments["content"]))]
 
 
-def _button(arguments: Arguments, grid: Grid, kind: type[MouseDown | MouseUp]) -> list[Action]:
-    there: list[Action] = [MoveTo(*_point(arguments, grid))] if any(map(arguments.get, _AT)) else []
+def _button(arguments: Arguments, grid: Grid, kind: type[act.MouseDown | act.MouseUp]) -> list[Action]:
+    there: list[Action] = [act.MoveTo(*_point(arguments, grid))] if any(map(arguments.get, _AT)) else []
     button: Button = choice(arguments.get("button", "left"), "button", get_args(Button))  # type: ignore[assignment]
     return [*there, kind(button)]
 
 
 def _finished(arguments: Arguments, grid: Grid) -> list[Action]:
     content = _unescaped(arguments.get("content", "")).strip()
-    return [Answer(content)] if content else [Done()]
+    return [act.Answer(content)] if content else [act.Done()]
 
 
 def _unescaped(text: str) -> str:
@@ -234,25 +213,25 @@ _DRAG, _KEY = frozenset((*_AT, *_TO)), frozenset(("key", "hotkey", "press"))
 _HELD = frozenset((*_AT, "button"))
 _EXAMPLE = "click(start_box='(100,200)')"
 _ACTIONS: dict[str, _Kind] = {
-    "click": _Kind(lambda a, g: [Click("left", *_point(a, g))], _EXAMPLE),
-    "left_single": _Kind(lambda a, g: [Click("left", *_point(a, g))], "left_single(start_box='(100,200)')"),
-    "left_double": _Kind(lambda a, g: [DoubleClick(*_point(a, g))], "left_double(start_box='(100,200)')"),
-    "right_single": _Kind(lambda a, g: [RightClick(*_point(a, g))], "right_single(start_box='(100,200)')"),
-    "hover": _Kind(lambda a, g: [MoveTo(*_point(a, g))], "hover(start_box='(100,200)')"),
-    "move_to": _Kind(lambda a, g: [MoveTo(*_point(a, g))], "move_to(start_box='(100,200)')"),
-    "mouse_down": _Kind(lambda a, g: _button(a, g, MouseDown), "mouse_down(start_box='(100,200)')", _HELD),
-    "mouse_up": _Kind(lambda a, g: _button(a, g, MouseUp), "mouse_up(start_box='(100,200)')", _HELD),
+    "click": _Kind(lambda a, g: [act.Click("left", *_point(a, g))], _EXAMPLE),
+    "left_single": _Kind(lambda a, g: [act.Click("left", *_point(a, g))], "left_single(start_box='(100,200)')"),
+    "left_double": _Kind(lambda a, g: [act.DoubleClick(*_point(a, g))], "left_double(start_box='(100,200)')"),
+    "right_single": _Kind(lambda a, g: [act.RightClick(*_point(a, g))], "right_single(start_box='(100,200)')"),
+    "hover": _Kind(lambda a, g: [act.MoveTo(*_point(a, g))], "hover(start_box='(100,200)')"),
+    "move_to": _Kind(lambda a, g: [act.MoveTo(*_point(a, g))], "move_to(start_box='(100,200)')"),
+    "mouse_down": _Kind(lambda a, g: _button(a, g, act.MouseDown), "mouse_down(start_box='(100,200)')", _HELD),
+    "mouse_up": _Kind(lambda a, g: _button(a, g, act.MouseUp), "mouse_up(start_box='(100,200)')", _HELD),
     "drag": _Kind(_drag, "drag(start_box='(100,200)', end_box='(300,400)')", _DRAG),
     "select": _Kind(_drag, "select(start_box='(100,200)', end_box='(300,400)')", _DRAG),
     "hotkey": _Kind(_hotkey, "hotkey(key='ctrl c')", _KEY),
     "press": _Kind(_hotkey, "press(key='enter')", _KEY),
-    "keydown": _Kind(lambda a, g: [KeyDown(key) for key in _keys(a)], "keydown(key='shift')", _KEY),
-    "keyup": _Kind(lambda a, g: [KeyUp(key) for key in _keys(a)], "keyup(key='shift')", _KEY),
-    "release": _Kind(lambda a, g: [KeyUp(key) for key in _keys(a)], "release(key='shift')", _KEY),
+    "keydown": _Kind(lambda a, g: [act.KeyDown(key) for key in _keys(a)], "keydown(key='shift')", _KEY),
+    "keyup": _Kind(lambda a, g: [act.KeyUp(key) for key in _keys(a)], "keyup(key='shift')", _KEY),
+    "release": _Kind(lambda a, g: [act.KeyUp(key) for key in _keys(a)], "release(key='shift')", _KEY),
     "type": _Kind(_type, "type(content='some text')", frozenset({"content"})),
     "scroll": _Kind(_scroll, "scroll(start_box='(100,200)', direction='down')", _DRAG | {"direction"}),
-    "wait": _Kind(lambda a, g: [Wait(WAIT_S)], "wait()", frozenset()),
+    "wait": _Kind(lambda a, g: [act.Wait(WAIT_S)], "wait()", frozenset()),
     "finished": _Kind(_finished, "finished(content='')", frozenset({"content"})),
-    "error_env": _Kind(lambda a, g: [Fail()], "error_env()", frozenset()),
-    CALL_USER: _Kind(lambda a, g: [Fail()], "call_user()", frozenset()),
+    "error_env": _Kind(lambda a, g: [act.Fail()], "error_env()", frozenset()),
+    CALL_USER: _Kind(lambda a, g: [act.Fail()], "call_user()", frozenset()),
 }

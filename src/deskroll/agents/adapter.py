@@ -25,18 +25,16 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 from pydantic import ConfigDict, Field
 
-from deskroll.actions import Action, Done, Fail, Wait, computer13, pyautogui_code
+from deskroll.actions import WORDS, Action, computer13, pyautogui_code
 from deskroll.actions.noting import noting
-from deskroll.actions.pixels import Picture, Size
+from deskroll.actions.pixels import Size
 from deskroll.agents.base import NO_MODEL, Agent, AgentContext
-from deskroll.agents.image import image_size
 from deskroll.config import Settings
 from deskroll.errors import ActionError, AgentError, InputError, plain
 from deskroll.registry import Registry
 from deskroll.types import Decision, Observation
 
 _log = logging.getLogger("desktopenv.agent")
-_WORDS = {"WAIT": Wait, "DONE": Done, "FAIL": Fail}
 _LONGEST_THOUGHT = 100_000
 T = TypeVar("T")
 
@@ -63,7 +61,6 @@ class AdapterAgent(Agent):
     def __init__(self, context: AgentContext, settings: AdapterSettings) -> None:
         super().__init__(context, settings)
         self._screen = context.require_screen("adapter")
-        self._shown = context.shown or self._screen
         self._agent: Any = None
         self._instruction = ""
         self._seen = Observation()
@@ -95,8 +92,7 @@ class AdapterAgent(Agent):
 
     def _actions(self, given: Sequence[object]) -> list[Action]:
         """What a prediction means on the desktop: it was made on the picture that was shown last."""
-        image = image_size(self._seen.screenshot) if self._seen.screenshot else None
-        picture = Picture(shown=image or self._shown, screen=self._screen)
+        picture = self.context.picture(self._screen, self._seen.screenshot)
         return [picture.back(action) for each in given for action in read_action(each, picture.shown)]
 
     def _again(self, problem: str, predicted: object) -> Decision:
@@ -112,8 +108,8 @@ def read_action(given: object, screen: Size) -> Sequence[Action]:
     """The actions that one of a prediction's items stands for."""
     match given:
         case str():
-            if given.strip() in _WORDS:
-                return (_WORDS[given.strip()](),)
+            if given.strip() in WORDS:
+                return (WORDS[given.strip()](),)
             return pyautogui_code.decode(given, *screen)
         case {"command": str(source)} | {"action": str(source)}:
             return read_action(source, screen)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from deskroll.actions import Action
+from deskroll.actions.pixels import Picture, Size
+from deskroll.agents.image import image_size
 from deskroll.config import Settings
 from deskroll.errors import AgentError
 from deskroll.models.base import Model
@@ -39,12 +41,17 @@ class AgentContext:
     """Which of the task's samples it is."""
     model_name: str = ""
     """What the run calls its model; empty where none is asked."""
-    screen: tuple[int, int] | None = None
+    screen: Size | None = None
     """Width and height of the desktop, in pixels; None where the environment has no screen."""
-    shown: tuple[int, int] | None = None
+    shown: Size | None = None
     """Width and height of the picture of it that observations speak of; None: as the screen."""
 
-    def require_screen(self, agent: str) -> tuple[int, int]:
+    def picture(self, screen: Size, screenshot: bytes | None) -> Picture:
+        """The screen as it is shown: in the image's own size or, where that does not say, in that of the settings."""
+        size = image_size(screenshot) if screenshot else None
+        return Picture(shown=size or self.shown or screen, screen=screen)
+
+    def require_screen(self, agent: str) -> Size:
         """The screen, for an agent that is of no use without one."""
         if self.screen is None:
             raise AgentError(f"agent {agent} acts on a screen, and the environment has none; use agent chat")
@@ -64,7 +71,7 @@ class Agent(Plugin):
         self.settings = settings
 
     @staticmethod
-    def check_task(task: Task, settings: Any, screen: tuple[int, int] | None) -> None:
+    def check_task(task: Task, settings: Any, screen: Size | None) -> None:
         """Refuse, with an `InputError`, a task that it cannot attempt: before anything is started."""
 
     @abstractmethod

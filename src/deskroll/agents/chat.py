@@ -17,14 +17,13 @@ from pydantic import Field
 
 from deskroll.actions import Action, Answer
 from deskroll.actions.noting import noting
-from deskroll.agents.base import Agent, AgentContext
-from deskroll.agents.conversation import Conversation
+from deskroll.agents.base import AgentContext
+from deskroll.agents.conversation import ConversationAgent
 from deskroll.config import Settings
-from deskroll.errors import ActionError, plain
+from deskroll.errors import ActionError
 from deskroll.models.messages import Message
 from deskroll.types import Completion, Decision, Observation, ToolRequest
 
-_CHARACTERS_A_TOKEN = 4
 _UNPERFORMED = "not performed: another call in the same message was malformed; send all of them again"
 _OVER = "not performed: the episode was over"
 
@@ -47,20 +46,16 @@ class ChatSettings(Settings):
     """The most tokens (of four characters) of an accessibility tree, a terminal or a result."""
 
 
-class ChatAgent(Agent):
+class ChatAgent(ConversationAgent):
     """One attempt's conversation with a model."""
 
     Settings: ClassVar[type[ChatSettings]] = ChatSettings
 
     def __init__(self, context: AgentContext, settings: ChatSettings) -> None:
         super().__init__(context, settings)
-        self._conversation = Conversation(context.log, most=settings.max_images)
         self._tools = _encoded(context) if context.tools else None
         self._open: list[tuple[ToolRequest, int]] = []
         """Calls that were made of the last reply, each with the number of its actions."""
-        self._useless = 0
-        """Replies in a row that could not be used."""
-        self._begun = False
 
     async def act(self, observation: Observation) -> Decision:
         """Tell the model what is new and ask it."""
@@ -112,16 +107,14 @@ class ChatAgent(Agent):
 
     def _mend(self, decision: Decision, completion: Completion, wrong: dict[int, str]) -> Decision:
         """Tell the model what was wrong with its reply; every call of it gets an answer."""
-        self._useless += 1
-        problem = "; ".join(wrong.values())
-        if self._useless > self.settings.max_retries:
-            why = f"{self._useless} replies in a row could not be used; the last one: {plain(problem)}"
-            return msgspec.structs.replace(decision, problem=problem, gave_up=why)
+        decision = self._refused(decision, "; ".join(wrong.values()))
+        if decision.gave_up:
+            return decision
         for n, call in enumerate(completion.tool_calls):
             self._conversation.add(Message.tool(call.id, f"error: {wrong[n]}" if n in wrong else _UNPERFORMED))
         if -1 in wrong:
             self._conversation.add(Message.user(f"error: {wrong[-1]}"))
-        return msgspec.structs.replace(decision, problem=problem)
+        return decision
 
     def _report(self, observation: Observation) -> None:
         """Answer every open call with what came of it; what is seen now follows in a message of its own."""
@@ -141,21 +134,9 @@ class ChatAgent(Agent):
         return answered
 
     def _say(self, text: str, observation: Observation) -> None:
-        parts, tree = [text], observation.accessibility_tree
-        bulk = f"Accessibility tree:\n{self._cut(tree)}" if tree else ""
-        if observation.terminal:
-            parts.append(f"Terminal:\n{self._cut(observation.terminal)}")
-        images = []
-        if observation.screenshot:
-            parts.append("The screen now:")
-            images = [(self.context.log.screen(observation.screenshot), observation.screenshot)]
-        self._conversation.add(Message.user("\n\n".join(each for each in parts if each), images, bulk))
-
-    def _cut(self, text: str) -> str:
-        most = self.settings.max_tree_tokens * _CHARACTERS_A_TOKEN
-        if len(text) <= most:
-            return text
-        return f"{text[:most]}\n[cut: {len(text) - most} of {len(text)} characters are not shown]"
+        images = self._images(observation)
+        parts = (text, self._terminal(observation), "The screen now:" if images else "")
+        self._conversation.add(Message.user("\n\n".join(filter(None, parts)), images, self._tree(observation)))
 
 
 def _answerable(completion: Completion) -> Completion:

@@ -19,13 +19,12 @@ from pydantic import Field
 
 from deskroll.actions import Action, Answer, Done, Fail, Wait
 from deskroll.actions.claude import decode
-from deskroll.actions.pixels import Picture, Size
+from deskroll.actions.pixels import Size
 from deskroll.agents.base import AgentContext
 from deskroll.agents.chat import ChatAgent, ChatSettings
-from deskroll.agents.image import image_size
 from deskroll.errors import ActionError
 from deskroll.models.anthropic import TOOLSET
-from deskroll.models.messages import Image, Message
+from deskroll.models.messages import Message
 from deskroll.types import Observation, ToolRequest
 
 INFEASIBLE = "[INFEASIBLE]"
@@ -62,15 +61,14 @@ class ClaudeAgent(ChatAgent):
         super().__init__(context, settings)
         self._tool = settings.tool
         self._screen: Size = context.require_screen("claude")
-        self._shown: Size = context.shown or self._screen
-        self._image = self._shown
-        """The size of the screen as the model sees it."""
+        self._picture = context.picture(self._screen, None)
+        """The screen as the model sees it."""
         self._tools = None
 
     def _say(self, text: str, observation: Observation) -> None:
         self._looked(observation)
         if self._tools is None:
-            self._tools = msgspec.json.encode([_described(self._tool, self._image)])
+            self._tools = msgspec.json.encode([_described(self._tool, self._picture.shown)])
         super()._say(text, observation)
 
     def _report(self, observation: Observation) -> None:
@@ -83,18 +81,13 @@ class ClaudeAgent(ChatAgent):
         *before, (last, text) = answered
         for call, result in before:
             self._conversation.add(Message.tool(call.id, result))
-        images: list[Image] = []
-        if observation.screenshot:
-            images = [(self.context.log.screen(observation.screenshot), observation.screenshot)]
-        if observation.terminal:
-            text = f"{text}\n\nTerminal:\n{self._cut(observation.terminal)}"
-        tree = observation.accessibility_tree
-        bulk = f"Accessibility tree:\n{self._cut(tree)}" if tree else ""
+        text = "\n\n".join(filter(None, (text, self._terminal(observation))))
+        images, bulk = self._images(observation), self._tree(observation)
         self._conversation.add(Message("tool", text, bulk=bulk, images=images, tool_call_id=last.id))
 
     def _looked(self, observation: Observation) -> None:
         if observation.screenshot:
-            self._image = image_size(observation.screenshot) or self._shown
+            self._picture = self.context.picture(self._screen, observation.screenshot)
 
     def _final(self, text: str) -> tuple[list[Action], dict[int, str]]:
         if INFEASIBLE in text:
@@ -108,8 +101,7 @@ class ClaudeAgent(ChatAgent):
         name = given.get("action")
         if name in _UNANSWERED:
             raise ActionError(f"{name} is not offered here; take a screenshot instead")
-        picture = Picture(shown=self._image, screen=self._screen)
-        actions = [picture.back(action) for action in decode(given, *self._image)]
+        actions = [self._picture.back(action) for action in decode(given, *self._picture.shown)]
         return actions or (Wait(0.0),)  # who only looks is shown the screen
 
 

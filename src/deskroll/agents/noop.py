@@ -6,18 +6,12 @@ from typing import ClassVar
 
 from deskroll.actions import Done
 from deskroll.agents.base import NO_MODEL, Agent
-from deskroll.config import Settings
 from deskroll.types import Decision, Observation
-
-
-class NoopSettings(Settings):
-    """Nothing to choose."""
 
 
 class NoopAgent(Agent):
     """Does nothing."""
 
-    Settings: ClassVar[type[NoopSettings]] = NoopSettings
     protocol: ClassVar[str] = NO_MODEL
 
     async def act(self, observation: Observation) -> Decision:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 from pydantic import Field
@@ -27,7 +27,6 @@ from deskroll.actions.computer13 import decode
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Picture, Size
 from deskroll.agents.base import NO_MODEL, Agent, AgentContext
-from deskroll.agents.image import image_size
 from deskroll.agents.targets import Target
 from deskroll.config import Settings
 from deskroll.errors import ActionError, AgentError, InputError
@@ -76,7 +75,6 @@ class OracleAgent(Agent):
         if context.task is None:
             raise AgentError("the oracle plays a task's solution, and there is no task")
         self._screen = context.require_screen("oracle")
-        self._shown = context.shown or self._screen
         self._where = f"task {context.task.id!r}: {settings.play}"
         self._turns = solution(context.task, self._screen, settings.play)
         self._next = 0
@@ -95,7 +93,7 @@ class OracleAgent(Agent):
         """The next turn, as soon as what it needs is there; after the last one, done."""
         while self._next < len(self._turns):
             turn = self._turns[self._next]
-            seen = _Seen(observation, self._shown, self._screen)
+            seen = _Seen(observation.accessibility_tree, self.context.picture(self._screen, observation.screenshot))
             if (lacking := self._lacking(turn, seen)) is not None:
                 return Decision(actions=(Wait(self._pause(lacking)),), thought=lacking)
             self._next += 1
@@ -129,19 +127,17 @@ class OracleAgent(Agent):
         return pause
 
 
-class _Seen:
+class _Seen(NamedTuple):
     """What is shown, by the pixels of the real screen."""
 
-    def __init__(self, observation: Observation, shown: Size, screen: Size) -> None:
-        self.table = observation.accessibility_tree
-        image = image_size(observation.screenshot) if observation.screenshot else None
-        self._picture = Picture(shown=image or shown, screen=screen)
+    table: str | None
+    picture: Picture
 
     def pixel(self, target: Target) -> Size | None:
         """Where a target is; None where it is not there, or the point to act on lies beyond the edge."""
         point = target.found(self.table or "")
         try:
-            return None if point is None else self._picture.pixel(*point)
+            return None if point is None else self.picture.pixel(*point)
         except ActionError:
             return None
 
@@ -209,10 +205,6 @@ def _written(task: Task, play: str) -> Sequence[object]:
             raise AgentError(f"task {task.id!r} has no {which}; it has: {known}")
         turns = named[name]
     if not isinstance(turns, list | tuple):
-        return _refuse(task, play, turns)
+        what = "is missing" if turns is None else "is not a list of actions"
+        raise AgentError(f"task {task.id!r}: {play} {what}; the oracle plays a list of actions in computer_13 notation")
     return turns
-
-
-def _refuse(task: Task, play: str, turns: object) -> Sequence[object]:
-    what = "is missing" if turns is None else "is not a list of actions"
-    raise AgentError(f"task {task.id!r}: {play} {what}; the oracle plays a list of actions in computer_13 notation")

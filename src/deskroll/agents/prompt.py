@@ -13,9 +13,8 @@ from typing import ClassVar
 import msgspec
 from pydantic import Field
 
-from deskroll.actions import Action
+from deskroll.actions import Action, Reading
 from deskroll.actions.code_text import objects, parse
-from deskroll.actions.reading import Reading
 from deskroll.agents.base import AgentContext
 from deskroll.agents.texts import TextAgent, TextSettings
 from deskroll.errors import AgentError
@@ -80,7 +79,8 @@ class PromptAgent(TextAgent):
             raise AgentError(f"agent prompt writes for one tool, and the environment has {len(context.tools)}")
         self._tool = context.tools[0]
         self._decode = context.decode
-        self._coded = _is_coded(self._tool)
+        self._coded = self._tool.parameters.get("required") == ["code"]
+        """Whether what a block holds is the tool's one argument, and code."""
 
     def opening(self, instruction: str) -> tuple[Sequence[Message], str]:
         """The rules and the task in the system prompt."""
@@ -98,10 +98,9 @@ class PromptAgent(TextAgent):
 
     def read(self, text: str) -> Reading:
         """Read the code blocks."""
-        return parse(text, self._code) if self._coded else parse(text, self._objects, "json")
-
-    def _code(self, source: str) -> Sequence[Action]:
-        return self._called({"code": source})
+        if self._coded:
+            return parse(text, lambda source: self._called({"code": source}))
+        return parse(text, self._objects, "json")
 
     def _objects(self, source: str) -> Sequence[Action]:
         return [action for each in objects(source) for action in self._called(each)]
@@ -109,11 +108,6 @@ class PromptAgent(TextAgent):
     def _called(self, arguments: object) -> Sequence[Action]:
         written = msgspec.json.encode(arguments).decode()
         return self._decode(ToolRequest(id="", name=self._tool.name, arguments=written))
-
-
-def _is_coded(tool: Tool) -> bool:
-    """Whether what a block holds is the tool's one argument, and code."""
-    return tool.parameters.get("required") == ["code"]
 
 
 def _rules(tool: Tool, *, coded: bool) -> str:

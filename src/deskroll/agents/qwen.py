@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from pydantic import Field
 
+from deskroll.actions import Reading
 from deskroll.actions.pixels import THOUSAND, Grid, Size, smart_resize
 from deskroll.actions.qwen_text import NAME, as_text, parse
-from deskroll.actions.reading import Reading
 from deskroll.agents.texts import TextAgent, TextSettings
 from deskroll.models.messages import Message
 from deskroll.types import Completion

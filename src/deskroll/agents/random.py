@@ -11,19 +11,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from deskroll.actions import (
-    Action,
-    Click,
-    Done,
-    DoubleClick,
-    DragTo,
-    Hotkey,
-    MoveTo,
-    Press,
-    RightClick,
-    Scroll,
-    Typing,
-)
+from deskroll import actions as act
+from deskroll.actions import Action
 from deskroll.agents.base import NO_MODEL, Agent, AgentContext
 from deskroll.config import Settings
 from deskroll.types import Decision, Observation
@@ -57,7 +46,7 @@ class RandomAgent(Agent):
     async def act(self, observation: Observation) -> Decision:
         """One action, or done."""
         if self._left == 0:
-            return Decision(actions=(Done(),))
+            return Decision(actions=(act.Done(),))
         self._left -= 1
         return Decision(actions=tuple(self._drawn()))
 
@@ -67,18 +56,18 @@ class RandomAgent(Agent):
         x, y = dice.randrange(width), dice.randrange(height)
         match dice.randrange(9):
             case 0:
-                return [DoubleClick(x, y)]
+                return [act.DoubleClick(x, y)]
             case 1:
-                return [RightClick(x, y)]
+                return [act.RightClick(x, y)]
             case 2:
-                return [MoveTo(x, y), DragTo(dice.randrange(width), dice.randrange(height))]
+                return [act.MoveTo(x, y), act.DragTo(dice.randrange(width), dice.randrange(height))]
             case 3:
-                return [MoveTo(x, y), Scroll(dy=dice.choice((-5, 5)))]
+                return [act.MoveTo(x, y), act.Scroll(dy=dice.choice((-5, 5)))]
             case 4:
-                return [Typing("".join(dice.choices(string.ascii_lowercase + string.digits + " ", k=8)))]
+                return [act.Typing("".join(dice.choices(string.ascii_lowercase + string.digits + " ", k=8)))]
             case 5:
-                return [Press(dice.choice(_KEYS))]
+                return [act.Press(dice.choice(_KEYS))]
             case 6:
-                return [Hotkey(dice.choice(_CHORDS))]
+                return [act.Hotkey(dice.choice(_CHORDS))]
             case _:
-                return [Click("left", x, y)]
+                return [act.Click("left", x, y)]

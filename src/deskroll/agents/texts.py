@@ -17,18 +17,16 @@ from typing import ClassVar
 import msgspec
 from pydantic import Field
 
+from deskroll.actions import Reading
 from deskroll.actions.noting import noting
 from deskroll.actions.pixels import Size
-from deskroll.actions.reading import Reading
-from deskroll.agents.base import Agent, AgentContext
-from deskroll.agents.conversation import Conversation
-from deskroll.agents.image import image_size
+from deskroll.agents.base import AgentContext
+from deskroll.agents.conversation import ConversationAgent
 from deskroll.config import Settings
-from deskroll.errors import ActionError, plain
-from deskroll.models.messages import Image, Message
+from deskroll.errors import ActionError
+from deskroll.models.messages import Message
 from deskroll.types import Completion, Decision, Observation
 
-_CHARACTERS_A_TOKEN = 4
 _LONGEST_RESULT = 4000
 
 
@@ -43,7 +41,7 @@ class TextSettings(Settings):
     """The most tokens (of four characters) of an accessibility tree, where one is shown."""
 
 
-class TextAgent(Agent):
+class TextAgent(ConversationAgent):
     """One attempt's conversation with a model."""
 
     name: ClassVar[str] = "text"
@@ -51,14 +49,8 @@ class TextAgent(Agent):
     def __init__(self, context: AgentContext, settings: TextSettings) -> None:
         super().__init__(context, settings)
         self.screen: Size = context.require_screen(self.name)
-        self.shown: Size = context.shown or self.screen
-        """The size in which screens are shown, by the run's settings."""
-        self.image: Size = self.shown
+        self.image: Size = context.picture(self.screen, None).shown
         """The size of the screen as it was shown last."""
-        self._conversation = Conversation(context.log, most=settings.max_images)
-        self._useless = 0
-        """Replies in a row that could not be read."""
-        self._begun = False
 
     def opening(self, instruction: str) -> tuple[Sequence[Message], str]:
         """The messages that come first, and the text that goes with the first screen."""
@@ -109,36 +101,23 @@ class TextAgent(Agent):
             raise
 
     def _mend(self, decision: Decision, problem: str) -> Decision:
-        self._useless += 1
-        if self._useless > self.settings.max_retries:
-            why = f"{self._useless} replies in a row could not be used; the last one: {plain(problem)}"
-            return msgspec.structs.replace(decision, problem=problem, gave_up=why)
-        self._conversation.add(Message.user(f"error: {problem}"))
-        return msgspec.structs.replace(decision, problem=problem)
+        decision = self._refused(decision, problem)
+        if not decision.gave_up:
+            self._conversation.add(Message.user(f"error: {problem}"))
+        return decision
 
     def _show(self, text: str, observation: Observation) -> None:
-        images: list[Image] = []
-        if observation.screenshot:
-            images = [(self.context.log.screen(observation.screenshot), observation.screenshot)]
-            self._look(observation)
-        tree = observation.accessibility_tree
-        bulk = f"Accessibility tree:\n{self._cut(tree)}" if tree else ""
-        if observation.terminal:
-            text = "\n\n".join(each for each in (text, f"Terminal:\n{self._cut(observation.terminal)}") if each)
+        self._look(observation)
+        images, bulk = self._images(observation), self._tree(observation)
+        text = "\n\n".join(filter(None, (text, self._terminal(observation))))
         if not (text or bulk or images):
             text = "Done. Go on."
         self._conversation.add(Message.user(text, images, bulk))
 
     def _look(self, observation: Observation) -> None:
         if observation.screenshot:
-            self.image = image_size(observation.screenshot) or self.shown
+            self.image = self.context.picture(self.screen, observation.screenshot).shown
 
     def _troubles(self, observation: Observation) -> str:
         """What the model has to know of its last actions: what was refused, or printed something."""
         return self._cut("\n".join(each for each in observation.results if each), _LONGEST_RESULT)
-
-    def _cut(self, text: str, most: int | None = None) -> str:
-        most = most or self.settings.max_tree_tokens * _CHARACTERS_A_TOKEN
-        if len(text) <= most:
-            return text
-        return f"{text[:most]}\n[cut: {len(text) - most} of {len(text)} characters are not shown]"

@@ -14,9 +14,8 @@ from typing import ClassVar, Literal
 import msgspec
 from pydantic import Field, field_validator
 
-from deskroll.actions import Action, Answer, Fail, Wait
+from deskroll.actions import Action, Answer, Fail, Reading, Wait
 from deskroll.actions.pixels import THOUSAND, Grid, smart_resize
-from deskroll.actions.reading import Reading
 from deskroll.actions.uitars_text import parse, with_box_tokens
 from deskroll.agents.base import AgentContext
 from deskroll.agents.texts import TextAgent, TextSettings

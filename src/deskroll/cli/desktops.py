@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from deskroll.cli.options import json_option, parse_address, print_json
 from deskroll.cli.places import LocalPath
 from deskroll.conduct.program import program
-from deskroll.errors import GuestError, InputError, plain
+from deskroll.errors import GuestError, InputError, MissingDependency, plain
 from deskroll.host.tokens import TOKEN_VARIABLE
 
 if TYPE_CHECKING:
@@ -47,22 +48,12 @@ def parse_size(_ctx: click.Context, _param: click.Parameter, value: str) -> tupl
     return width, height
 
 
-def _parse_serve(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, int] | None:
-    if value is None:
-        return None
-    host, _, port = value.rpartition(":")
-    host = host.strip("[]")
-    if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
-        raise click.BadParameter(f"{value!r} is not an address; write HOST:PORT with a port up to 65535")
-    return host, int(port)
-
-
 @desktops.command(
     epilog="Example:  deskroll desktops up --count 2 --serve 127.0.0.1:5000   (the second one answers on 5001)"
 )
 @click.option("--count", default=1, show_default=True, type=click.IntRange(1, 512), help="How many desktops.")
 @click.option(
-    "--serve", callback=_parse_serve, metavar="HOST:PORT",
+    "--serve", callback=parse_address, metavar="HOST:PORT",
     help="Serve the guest protocol on TCP, one port a desktop from PORT on, to whoever has the token.",
 )  # fmt: skip
 @click.option(
@@ -194,14 +185,12 @@ def _url(host: str, port: int) -> str:
 
 
 def _print_json(addresses: list[Address], urls: list[str], token: _Token) -> None:
-    import msgspec  # noqa: PLC0415
-
     rows = [
         {"id": address.id, "endpoint": address.endpoint, "url": url, "size": [address.width, address.height]}
         | ({"token": token.value} if token.new else {})
         for address, url in zip(addresses, urls or [""] * len(addresses), strict=True)
     ]
-    click.echo(msgspec.json.encode(rows))
+    print_json(rows)
 
 
 def _print_addresses(addresses: list[Address], urls: list[str], token: _Token, seconds: float) -> None:
@@ -221,7 +210,7 @@ def _print_addresses(addresses: list[Address], urls: list[str], token: _Token, s
 
 
 @desktops.command(epilog="Example:  deskroll desktops ls --json")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@json_option
 def ls(as_json: bool) -> None:
     """List the desktops that you started on this machine."""
     import msgspec  # noqa: PLC0415
@@ -229,7 +218,7 @@ def ls(as_json: bool) -> None:
     notes = _all_notes()
     if as_json:
         rows = [{**msgspec.to_builtins(note), "orphaned": note.orphaned()} for note in notes]
-        click.echo(msgspec.json.encode(rows))
+        print_json(rows)
         return
     if not notes:
         click.echo("No desktops. Start some:  " + f"{program()} desktops up --count 2")
@@ -255,7 +244,7 @@ def _row(note: Note) -> str:
 
 @desktops.command(epilog="Example:  deskroll desktops reap --dry-run")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@json_option
 def reap(dry_run: bool, as_json: bool) -> None:
     """Remove desktops whose owner is gone, of every kind, and nothing else.
 
@@ -266,7 +255,7 @@ def reap(dry_run: bool, as_json: bool) -> None:
     found = asyncio.run(_reap_all(dry_run))
     failed = any(each.error for each in found)
     if as_json:
-        click.echo(msgspec.json.encode([{**msgspec.to_builtins(each.note), "error": each.error} for each in found]))
+        print_json([{**msgspec.to_builtins(each.note), "error": each.error} for each in found])
         raise SystemExit(1 if failed else 0)
     for note, error in ((each.note, each.error) for each in found):
         if error:
@@ -284,7 +273,6 @@ def reap(dry_run: bool, as_json: bool) -> None:
 async def _reap_all(dry_run: bool) -> list[Reaped]:
     from deskroll.desktops import reaper  # noqa: PLC0415
     from deskroll.desktops.providers import make_provider  # noqa: PLC0415
-    from deskroll.errors import MissingDependency  # noqa: PLC0415
     from deskroll.registry import Registry  # noqa: PLC0415
 
     found: list[reaper.Reaped] = []

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 import msgspec
 
+from deskroll.cli.options import json_option, print_json
 from deskroll.conduct.program import program
 
 
 @click.command(epilog="Example:  deskroll doctor --json | jq '.checks[] | select(.ok | not)'")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@json_option
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Say what this machine has, what is missing, and what to run.
@@ -21,7 +22,7 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     checks = run_checks()
     usable = all(check.ok for check in checks if check.required)
     if as_json:
-        click.echo(msgspec.json.encode({"usable": usable, "checks": [msgspec.to_builtins(check) for check in checks]}))
+        print_json({"usable": usable, "checks": [msgspec.to_builtins(check) for check in checks]})
     else:
         for check in checks:
             sign, colour = ("ok", "green") if check.ok else ("no", "red") if check.required else ("--", "yellow")

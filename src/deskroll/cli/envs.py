@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deskroll.cli.options import print_json
+
 if TYPE_CHECKING:
     from deskroll.registry import Entry
 
@@ -19,13 +21,11 @@ def envs() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output, with options and tools whole.")
 def ls(as_json: bool) -> None:
     """List the environments: deskroll's own and those of plug-ins, with their tools."""
-    import msgspec  # noqa: PLC0415
-
     from deskroll.registry import Registry  # noqa: PLC0415
 
     described = [_described(entry) for entry in Registry().entries("env")]
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(described)))
+        print_json(described, pretty=True)
         return
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -101,10 +101,11 @@ class _Shown:
 
 def _names(event: Event) -> tuple[str, ...]:
     """What the episode of an event is called, with and without its attempt."""
+    from deskroll.events import OfAttempt  # noqa: PLC0415
     from deskroll.store.names import name_of  # noqa: PLC0415
 
-    if (key := getattr(event, "key", None)) is not None:
-        name = name_of(key, event.attempt)  # type: ignore[union-attr]
+    if isinstance(event, OfAttempt):
+        name = name_of(event.key, event.attempt)
         return name, name.rpartition("#")[0]
     return (getattr(event, "session", ""),)
 
@@ -138,8 +139,6 @@ def _value(value: object) -> str:
 
 def _check_kinds(given: tuple[str, ...]) -> None:
     """Refuse what no event is called by."""
-    from typing import get_args  # noqa: PLC0415
-
     from deskroll.events import Event, kind_of  # noqa: PLC0415
 
     known = sorted(kind_of(each) for each in get_args(Event))

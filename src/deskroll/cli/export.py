@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
+from deskroll.cli.options import json_option, print_json
 from deskroll.errors import InputError, plain
 from deskroll.host.home import expand_home
 
@@ -47,7 +47,7 @@ _LINE_S = 10.0
 )  # fmt: skip
 @click.option("--fps", type=click.FloatRange(0.1, 20), help="video: so many screens a second, however long they stood.")
 @click.option("--force", is_flag=True, help="Replace an earlier export in DIR, or write beside what is there.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@json_option
 def export(  # noqa: PLR0913  (one parameter an option)
     *,
     run: str,
@@ -180,7 +180,7 @@ def _tell(exported: Exported, *, as_json: bool) -> None:
     from deskroll.report.words import counted  # noqa: PLC0415
 
     if as_json:
-        click.echo(msgspec.json.encode(exported))
+        print_json(exported)
         return
     for problem in exported.problems:
         click.echo(f"left out: {plain(problem)}", err=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskroll.cli.options import json_option, parse_address, print_json
 from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError, plain
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from deskroll.models.settings import ModelSettings
     from deskroll.types import Completion
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 _LONGEST_ANSWER = 1_000_000
 _LONGEST_REASON = 120
 """Of why a request is made again: one line."""
@@ -32,25 +32,17 @@ def models() -> None:
     """Ask a model one question; serve a scripted model, for which no key is needed."""
 
 
-def _parse_listen(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[str, int]:
-    host, _, port = value.rpartition(":")
-    host = host.strip("[]")
-    if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
-        raise click.BadParameter(f"{value!r} is not an address; write HOST:PORT with a port up to 65535")
-    return host, int(port)
-
-
 @models.command(epilog="\b\nExample:\n  deskroll models scripted replies.yaml --listen 127.0.0.1:8000")
 @click.argument("script", type=LocalPath())
 @click.option(
-    "--listen", default="127.0.0.1:0", show_default=True, callback=_parse_listen, metavar="HOST:PORT",
+    "--listen", default="127.0.0.1:0", show_default=True, callback=parse_address, metavar="HOST:PORT",
     help="Where to serve; port 0: any that is free. Beyond loopback: with --token-env.",
 )  # fmt: skip
 @click.option(
     "--token-env", default="", metavar="NAME",
     help="The environment variable that holds the token which clients must send as their key.",
 )  # fmt: skip
-@_json
+@json_option
 def scripted(script: Path, listen: tuple[str, int], token_env: str, as_json: bool) -> None:
     """Serve a model that answers from SCRIPT (YAML, TOML or JSON) until Ctrl-C; prints its address.
 
@@ -86,7 +78,7 @@ async def _serve(script: Script, listen: tuple[str, int], token: str, as_json: b
         await stop.wait()
         stats = server.stats
     if as_json:
-        click.echo(msgspec.json.encode(stats))
+        print_json(stats)
     else:
         faults = ", ".join(f"{count} {kind}" for kind, count in stats.faults.items()) or "none"
         click.echo(f"stopping ... {stats.requests:,} requests, {stats.refused:,} refused; faults: {faults}")
@@ -108,7 +100,7 @@ async def _serve(script: Script, listen: tuple[str, int], token: str, as_json: b
     help="Any other setting of the model, e.g. --set temperature=0 --set timeout=60.",
 )  # fmt: skip
 @click.option("--prices", type=LocalPath(), metavar="FILE", help="A file with prices (YAML or TOML) of your own.")
-@_json
+@json_option
 def ask(
     *,
     text: str,
@@ -182,7 +174,7 @@ def _tell(completion: Completion, seconds: float, as_json: bool) -> None:
     import msgspec  # noqa: PLC0415
 
     if as_json:
-        click.echo(msgspec.json.encode({**msgspec.to_builtins(completion), "seconds": round(seconds, 3)}))
+        print_json({**msgspec.to_builtins(completion), "seconds": round(seconds, 3)})
         return
     click.echo(plain(completion.text, _LONGEST_ANSWER, keep="\n\t"))
     for call in completion.tool_calls:

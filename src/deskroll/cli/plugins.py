@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deskroll.cli.completing import complete_kind
+from deskroll.cli.options import print_json
+from deskroll.errors import DeskrollError, InputError, MissingDependency, did_you_mean
 
 if TYPE_CHECKING:
     from deskroll.registry import Entry
@@ -24,9 +26,6 @@ def plugins() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 def ls(kind: str, as_json: bool) -> None:
     """List plug-ins by kind: what each is, where it comes from, and what has to be installed for it."""
-    import msgspec  # noqa: PLC0415
-
-    from deskroll.errors import InputError, did_you_mean  # noqa: PLC0415
     from deskroll.registry import KINDS, Registry  # noqa: PLC0415
 
     if kind and kind not in KINDS:
@@ -34,13 +33,12 @@ def ls(kind: str, as_json: bool) -> None:
     kinds = [kind] if kind else list(KINDS)
     found = [_describe(each, entry) for each in kinds for entry in Registry().entries(each)]
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(found)))
+        print_json(found, pretty=True)
     else:
         _print(found)
 
 
 def _describe(kind: str, entry: Entry) -> dict[str, Any]:
-    from deskroll.errors import DeskrollError, MissingDependency  # noqa: PLC0415
     from deskroll.plugins import load_base, load_plugin  # noqa: PLC0415
 
     lacks = problem = ""

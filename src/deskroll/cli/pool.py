@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from deskroll.cli.desktops import parse_size
+from deskroll.cli.options import json_option
 from deskroll.cli.places import LocalPath
 from deskroll.conduct.program import program
 from deskroll.errors import InputError, plain
@@ -28,7 +29,6 @@ _at = click.option(
     "--at", default="", metavar="ADDRESS",
     help=f"Where the pool is served: unix:PATH or HOST:PORT (set {TOKEN_VARIABLE}). Default: your usual socket.",
 )  # fmt: skip
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
 @click.group(epilog="\b\nExample:\n  deskroll pool serve --num-vms 4")
@@ -184,7 +184,7 @@ class _Troubles:
 
 @pool.command(epilog="Example:  deskroll pool status --json")
 @_at
-@_json
+@json_option
 @click.option("--once", is_flag=True, help="Print it once; the default where there is no terminal.")
 def status(at: str, as_json: bool, once: bool) -> None:
     """Show the desktops of a pool, who waits, and what limits it; live on a terminal."""

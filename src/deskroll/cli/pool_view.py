@@ -6,13 +6,12 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-import click
-import msgspec
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from deskroll.cli.options import print_json
 from deskroll.conduct.terminals import is_unread
 from deskroll.desktops.pool.slot import State
 from deskroll.host.console import PlainConsole
@@ -38,7 +37,7 @@ async def show_status(client: PoolClient, *, as_json: bool, once: bool) -> None:
     """Print what goes on; on a terminal go on until interrupted."""
     status = await client.status()
     if as_json:
-        click.echo(msgspec.json.encode(status))
+        print_json(status)
         return
     console = PlainConsole()
     if once or not sys.stdout.isatty():

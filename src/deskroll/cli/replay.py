@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from deskroll.cli.options import json_option
 from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError, plain
 
@@ -32,7 +33,7 @@ from deskroll.errors import InputError, plain
 @click.option("--provider", help="What kind of desktop. Default: the run's.")
 @click.option("--set", "overrides", multiple=True, metavar="A.B=C", help="Another setting of the run. May be repeated.")
 @click.option("--force", is_flag=True, help="Replay although the task has changed since.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@json_option
 def replay(  # noqa: PLR0913  (one parameter an option)
     *,
     episode: str,

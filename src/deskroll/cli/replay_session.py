@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import click
-import msgspec
 
+from deskroll.cli.options import print_json
 from deskroll.conduct.console import stderr
 from deskroll.conduct.interrupts import Interrupts
 from deskroll.conduct.log_lines import LogLines
@@ -74,7 +74,7 @@ def _picture(each: Compared) -> str:
 def tell(compared: Comparison, output: Path | None, *, score: bool, as_json: bool) -> None:
     """Print what came of it."""
     if as_json:
-        click.echo(msgspec.json.encode(compared))
+        print_json(compared)
         return
     for each in compared.screens:
         if not each.same:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from deskroll.cli.completing import complete_run
+from deskroll.cli.options import json_option, print_json
 from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError, plain
 from deskroll.host.home import expand_home
@@ -17,7 +17,6 @@ from deskroll.host.home import expand_home
 if TYPE_CHECKING:
     from deskroll.report.results import Results
 
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 _FILE = LocalPath(dir_okay=False)
 
 
@@ -26,7 +25,7 @@ _FILE = LocalPath(dir_okay=False)
     "  deskroll report results/my-run --html report.html --csv episodes.csv"
 )
 @click.argument("run", shell_complete=complete_run)
-@_json
+@json_option
 @click.option(
     "--csv", "csv_file", type=_FILE,
     help="Write one row an episode to this file; -: to standard output, and nothing else there.",
@@ -65,7 +64,7 @@ def report(run: str, as_json: bool, csv_file: Path | None, html_file: Path | Non
         click.echo(episodes_csv(results), nl=False)
         return
     if as_json:
-        click.echo(msgspec.json.encode(summary))
+        print_json(summary)
         return
     console = terminal.console()
     console.print(terminal.report(results.name, results.state, summary, console.width))
@@ -76,7 +75,7 @@ def report(run: str, as_json: bool, csv_file: Path | None, html_file: Path | Non
 
 @click.command(epilog="\b\nExample:\n  deskroll stats results/repeat-*")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...", shell_complete=complete_run)
-@_json
+@json_option
 def stats(runs: tuple[str, ...], as_json: bool) -> None:
     """Put runs beside each other: each success rate, all together, and how far they scatter.
 
@@ -89,7 +88,7 @@ def stats(runs: tuple[str, ...], as_json: bool) -> None:
     names = _names(read, runs)
     found = repeats({name: (each.planned, each.outcomes) for name, each in zip(names, read, strict=True)})
     if as_json:
-        click.echo(msgspec.json.encode(found))
+        print_json(found)
     else:
         console = terminal.console()
         console.print(terminal.repeated(found, console.width))
@@ -98,7 +97,7 @@ def stats(runs: tuple[str, ...], as_json: bool) -> None:
 @click.command(epilog="\b\nExample:\n  deskroll compare results/old-model results/new-model --out differing.csv")
 @click.argument("a", shell_complete=complete_run)
 @click.argument("b", shell_complete=complete_run)
-@_json
+@json_option
 @click.option(
     "--out", default=None, metavar="FILE",
     help="Where to save the differing tasks: .json or .csv; - for nowhere. Default: compare_A_B.json here.",
@@ -119,7 +118,7 @@ def compare(a: str, b: str, as_json: bool, out: str | None) -> None:
         path = Path(expand_home(out)) if out else Path(f"compare_{_file_name(names[0])}_{_file_name(names[1])}.json")
         write_text(path, changes_file(found, path))
     if as_json:
-        click.echo(msgspec.json.encode(found))
+        print_json(found)
         return
     console = terminal.console()
     console.print(terminal.compared(found, console.width))

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import click
-import msgspec
-
 from deskroll.agents import NO_MODEL, agent_kind, agents_model
+from deskroll.cli.options import print_json
 from deskroll.conduct.view import plan_table
 from deskroll.desktops.providers import make_provider
 from deskroll.errors import DeskrollError
@@ -33,7 +31,7 @@ def show_plan(config: RunConfig, tasks: Sequence[Task], root: str, *, as_json: b
     prepare_envs(config, tasks, tasks_folder(config.tasks))
     sizing = _size(config, tasks, root)
     if as_json:
-        click.echo(msgspec.json.encode(sizing))
+        print_json(sizing)
         return
     PlainConsole().print(plan_table(config, sizing, resumed=bool(root)))
 

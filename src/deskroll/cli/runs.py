@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from deskroll.cli.options import print_json
 from deskroll.errors import InputError, plain
 
 
@@ -21,8 +22,6 @@ def ls(folder: str, as_json: bool) -> None:
     SUCCESS is over what was scored; a ? stands for calls of a model whose price is not known. Exit code 0: all were
     read; 1: some could not be.
     """
-    import msgspec  # noqa: PLC0415
-
     from deskroll.conduct.program import program  # noqa: PLC0415
     from deskroll.report import terminal  # noqa: PLC0415
     from deskroll.report.listing import line_of, listed  # noqa: PLC0415
@@ -36,7 +35,7 @@ def ls(folder: str, as_json: bool) -> None:
         )
     lines = [line_of(each) for each in found]
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(lines)))
+        print_json(lines, pretty=True)
     else:
         console = terminal.console()
         console.print(listed(lines, console.width))

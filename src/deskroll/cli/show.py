@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from deskroll.cli.completing import complete_run, complete_task
+from deskroll.cli.options import print_json
 from deskroll.errors import plain
 
 
@@ -26,7 +27,6 @@ def show(*, run: str, episode: str, sample: int | None, attempt: int | None, ful
     EPISODE is a task's id, or its first characters, or a whole name such as eval/0/note/0#1: phase eval, round 0, task
     note, sample 0, attempt 1. RUN is the folder of a run (or one that holds runs: then the newest), or of an attempt.
     """
-    import msgspec  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     from deskroll.report import terminal  # noqa: PLC0415
@@ -45,7 +45,7 @@ def show(*, run: str, episode: str, sample: int | None, attempt: int | None, ful
     results = Results.read(root)
     shown = shown_attempt(results, key, number)
     if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(shown)))
+        print_json(shown, pretty=True)
         return
     console = terminal.console()
     console.print(episode_lines(shown, results, full=full))

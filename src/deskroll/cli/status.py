@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
+from deskroll.cli.options import print_json
 from deskroll.conduct.terminals import is_unread
-
-if TYPE_CHECKING:
-    from deskroll.rollout.status import RunStatus
 
 
 @click.command(epilog="\b\nExamples:\n  deskroll status\n  deskroll status results/20260131-120000 --json")
@@ -38,7 +35,7 @@ def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | N
             found = await stop_run(socket)
         found = found or await ask(socket)
         if as_json:
-            _print_json(found)
+            print_json(found)
             return
         console = stdout()
         console.print(status_view(found, console.height if sys.stdout.isatty() else 10_000))
@@ -49,9 +46,3 @@ def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | N
             console.print(status_view(found, console.height))
 
     asyncio.run(work())
-
-
-def _print_json(found: RunStatus) -> None:
-    import msgspec  # noqa: PLC0415
-
-    click.echo(msgspec.json.encode(found))

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
+from deskroll.cli.options import print_json
 from deskroll.cli.places import LocalPath
+from deskroll.errors import plain
 from deskroll.report.words import counted
 
 if TYPE_CHECKING:
@@ -68,14 +71,14 @@ def _given(command: Callable[..., None]) -> Callable[..., None]:
 @_json
 def ls(*, found: list[Task], as_json: bool) -> None:
     """List tasks: id, domain, apps, and what is to be done."""
-    from deskroll.errors import plain  # noqa: PLC0415
     from deskroll.tasks.select import related_apps  # noqa: PLC0415
 
     if as_json:
-        _print_json([
+        listed = [
             {"id": task.id, "domain": task.domain, "apps": related_apps(task), "instruction": task.instruction}
             for task in found
-        ])  # fmt: skip
+        ]
+        print_json(listed, pretty=True)
         return
     rows = [("ID", "DOMAIN", "APPS", "INSTRUCTION")]
     rows += [(task.id, task.domain or "-", ", ".join(related_apps(task)) or "-", task.instruction) for task in found]
@@ -90,8 +93,6 @@ def ls(*, found: list[Task], as_json: bool) -> None:
 @_json
 def show(*, source: Path, task_id: str, root: Path | None, as_json: bool) -> None:
     """Show one task whole, with what it needs. ID may be the first characters of an id."""
-    import msgspec  # noqa: PLC0415
-
     from deskroll.tasks import load_tasks  # noqa: PLC0415
     from deskroll.tasks.needs import needs_of  # noqa: PLC0415
     from deskroll.tasks.select import find_task, related_apps  # noqa: PLC0415
@@ -99,7 +100,7 @@ def show(*, source: Path, task_id: str, root: Path | None, as_json: bool) -> Non
     task = find_task(load_tasks(source, root=root), task_id, str(source))
     needs = needs_of(task)
     if as_json:
-        _print_json({**msgspec.to_builtins(task), "needs": needs})
+        print_json({**msgspec.to_builtins(task), "needs": needs}, pretty=True)
         return
     table = _table("", "")
     table.show_header = False
@@ -148,7 +149,7 @@ def check(
     checked = survey(found, folder, provider, env, cache_dir, offline=offline, options=options)
     whole = totals(checked, chosen(provider))
     if as_json:
-        _print_json({"totals": whole, "tasks": checked})
+        print_json({"totals": whole, "tasks": checked}, pretty=True)
     else:
         _print_checked(checked, whole)
     raise click.exceptions.Exit(0 if whole.can_run == whole.tasks else 1)
@@ -212,14 +213,10 @@ def _needs_line(needs: Needs) -> str:
 
 
 def _shown(text: str, longest: int = 2000) -> str:
-    from deskroll.errors import plain  # noqa: PLC0415
-
     return plain(text, longest, keep="\n")
 
 
 def _compact(value: object) -> str:
-    import msgspec  # noqa: PLC0415
-
     return _shown(value if isinstance(value, str) else msgspec.json.encode(value).decode())
 
 
@@ -248,9 +245,3 @@ def _console() -> Console:
     from deskroll.host.console import PlainConsole  # noqa: PLC0415
 
     return PlainConsole(highlight=False)
-
-
-def _print_json(data: Any) -> None:
-    import msgspec  # noqa: PLC0415
-
-    click.echo(msgspec.json.format(msgspec.json.encode(data)))

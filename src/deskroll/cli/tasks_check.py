@@ -121,7 +121,6 @@ def totals(checked: Sequence[Checked], provider: str) -> Totals:
     running = Counter(each.domain for each in checked if each.can_run)
     kinds = Counter(kind for each in checked for kind in each.needs.kinds)
     urls = {each.url for one in checked for each in one.needs.downloads}
-    pages = Counter(host for each in checked for host in {host_of(page) for page in each.needs.pages})
     return Totals(
         provider=provider,
         tasks=len(checked),
@@ -130,7 +129,7 @@ def totals(checked: Sequence[Checked], provider: str) -> Totals:
         needs={**{str(kind): kinds[kind] for kind in Need}, "infeasible": sum(x.needs.infeasible for x in checked)},
         apps=_ranked(app for each in checked for app in each.needs.apps),
         files=_ranked(host_of(url) for url in urls),
-        pages=dict(sorted(pages.items(), key=lambda item: (-item[1], item[0]))),
+        pages=_ranked(host for each in checked for host in {host_of(page) for page in each.needs.pages}),
         snapshots=_ranked(each.needs.snapshot for each in checked if each.needs.snapshot),
         why_not=_ranked(why for each in checked for why in each.why_not),
         notes=_ranked(note for each in checked for note in each.notes),

@@ -7,20 +7,27 @@ its tools: it names them for the model and turns what the model calls into actio
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from deskroll.actions import Action, ToolCall
+from deskroll.actions import Action, Answer, Done, Fail, ToolCall
 from deskroll.config import Settings
 from deskroll.desktops.base import Desktop, DesktopSpec
 from deskroll.errors import ActionError, plain
 from deskroll.models.base import Model
 from deskroll.plugins import Plugin, load_plugin
 from deskroll.types import Observation, Record, Score, Stage, StopReason, Task, Tool, ToolRequest
+
+STOPS: Mapping[type[Action], StopReason] = {
+    Done: StopReason.DONE,
+    Fail: StopReason.FAIL,
+    Answer: StopReason.ANSWER,
+}
+"""Why an episode is over, by the action that ends it."""
 
 
 class TurnResult(Record, frozen=True):
@@ -118,14 +125,7 @@ class Env(Plugin):
 
     def decode(self, call: ToolRequest) -> Sequence[Action]:
         """The actions that a call stands for; `ActionError` says what is wrong with it, for the model to read."""
-        names = [tool.name for tool in self.tools]
-        if call.name not in names:
-            raise ActionError(f"there is no tool {plain(call.name, 80)!r}; tools: {', '.join(names) or 'none'}")
-        try:
-            arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise ActionError(f"{call.name}: the arguments do not fit: {error}; see the tool's parameters") from None
-        return (ToolCall(name=call.name, arguments=arguments, call_id=call.id),)
+        return (decode_call(call, {tool.name: dict[str, Any] for tool in self.tools}),)
 
     @abstractmethod
     async def step(self, actions: Sequence[Action]) -> TurnResult:
@@ -137,6 +137,17 @@ class Env(Plugin):
 
     async def close(self) -> None:
         """Let go of whatever it holds; called exactly once, however the episode ended."""
+
+
+def decode_call(call: ToolRequest, tools: Mapping[str, Any]) -> ToolCall:
+    """A call of one of the tools, by their names, whose arguments are of its type; else `ActionError`."""
+    if call.name not in tools:
+        raise ActionError(f"there is no tool {plain(call.name, 80)!r}; tools: {', '.join(tools) or 'none'}")
+    try:
+        arguments = msgspec.json.decode(call.arguments or "{}", type=tools[call.name])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ActionError(f"{call.name}: the arguments do not fit: {error}; see the tool's parameters") from None
+    return ToolCall(name=call.name, arguments=msgspec.to_builtins(arguments), call_id=call.id)
 
 
 def env_kind(name: str) -> type[Env]:

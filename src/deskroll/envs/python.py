@@ -51,13 +51,7 @@ class PythonSettings(ToolSettings):
 
     def limits(self) -> Limits:
         """The same, for an interpreter."""
-        return Limits(
-            timeout=self.timeout,
-            memory_mb=self.memory_mb,
-            processes=self.processes,
-            disk_mb=self.disk_mb,
-            output_chars=self.output_chars,
-        )
+        return msgspec.convert(self, Limits, from_attributes=True)
 
 
 class PythonEnv(ToolEnv):

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -20,7 +19,7 @@ from deskroll.envs.base import Ending
 from deskroll.envs.interpreter import Interpreter
 from deskroll.envs.interpreter.sandbox import HOME
 from deskroll.envs.python import PythonEnv, PythonSettings
-from deskroll.envs.tooled import ToolEnv, ToolFunction, ToolSettings
+from deskroll.envs.tooled import ToolFunction, ToolSettings
 from deskroll.errors import InputError, SetupError
 from deskroll.types import Observation, Record, Score, Task
 
@@ -99,17 +98,17 @@ class ShellSettings(PythonSettings):
     """Options of the environment shell: those of py, for each call of a tool."""
 
 
-class ShellEnv(ToolEnv):
+class ShellEnv(PythonEnv):
     """A task and a shell; judged by its `check`, a command that succeeds once the task is done, or by its answer."""
 
     Settings: ClassVar[type[ToolSettings]] = ShellSettings
 
     def functions(self) -> Mapping[str, ToolFunction]:
         """The shell and its files."""
-        self._sandbox = Interpreter(self.settings.limits())
+        self._interpreter = Interpreter(self.settings.limits())
         tools = (
-            ToolFunction("bash", _BASH, Command, self._bash),
-            ToolFunction("read_file", _READ, Readable, self._read),
+            ToolFunction("bash", _BASH, Command, lambda given: self._call("bash", given.command)),
+            ToolFunction("read_file", _READ, Readable, lambda given: self._call("read_file", given.path)),
             ToolFunction("write_file", _WRITE, Written, self._write),
         )
         return {each.tool.name: each for each in tools}
@@ -129,11 +128,6 @@ class ShellEnv(ToolEnv):
         """By its check or, where it has none, by its answer."""
         return bool(task.metadata.get("check")) or task.answer is not None
 
-    @staticmethod
-    def prepare(tasks: Sequence[Task], settings: PythonSettings, folder: Path) -> str:
-        """Try a sandbox, as py does."""
-        return PythonEnv.prepare(tasks, settings, folder)
-
     async def reset(self) -> Observation:
         """Write the task's files, and show what it is."""
         for path, text in self.task.metadata.get("files", {}).items():
@@ -141,18 +135,12 @@ class ShellEnv(ToolEnv):
                 raise SetupError(f"task {self.task.id!r}: {path} could not be written: {said}")
         return await super().reset()
 
-    async def _bash(self, given: Command) -> str:
-        return await self._call("bash", given.command)
-
-    async def _read(self, given: Readable) -> str:
-        return await self._call("read_file", given.path)
-
     async def _write(self, given: Written) -> str:
         said = await self._call("write_file", given.path, given.text)
         return "" if said == "(no output)" else said
 
     async def _call(self, function: str, *given: str) -> str:
-        return await self._sandbox.run([f"{_INSIDE}{function}({', '.join(map(repr, given))})"])
+        return await self._interpreter.run([f"{_INSIDE}{function}({', '.join(map(repr, given))})"])
 
     async def score(self, ending: Ending) -> Score:
         """By the exit code of the task's check; where it has none, the answer is compared."""
@@ -166,7 +154,3 @@ class ShellEnv(ToolEnv):
             return Score(value=0.0, reason=f"the check did not come to its end: {said[-500:]}")
         reason = f"check: exit code {found[1]}"
         return Score(value=float(found[1] == "0"), reason=reason, found=found[1], expected="0")
-
-    async def close(self) -> None:
-        """End the sandbox."""
-        await self._sandbox.close()

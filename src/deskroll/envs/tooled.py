@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from deskroll.actions import Action, Answer, Done, Fail, ToolCall
+from deskroll.actions import Action, Answer, ToolCall
 from deskroll.envs.answers import AnswerSettings, judge_answer
-from deskroll.envs.base import Ending, Env, EnvContext, TurnResult
-from deskroll.errors import ActionError, DeskrollError, FailureClass, InputError, plain
-from deskroll.types import Observation, Record, Score, StopReason, Task, Tool, ToolRequest
+from deskroll.envs.base import STOPS, Ending, Env, EnvContext, TurnResult, decode_call
+from deskroll.errors import DeskrollError, FailureClass, InputError, plain
+from deskroll.types import Observation, Record, Score, Task, Tool, ToolRequest
 
 LONGEST_RESULT = 20_000
 """Characters of a tool's result that an agent is shown."""
@@ -29,21 +29,13 @@ class ToolFunction:
         schema = msgspec.json.schema(arguments)
         body = schema["$defs"][arguments.__name__] if "$defs" in schema else schema
         self.tool = Tool(name=name, description=description, parameters=body)
-        self._arguments = arguments
+        self.arguments = arguments
         self._run = run
-
-    def decode(self, call: ToolRequest) -> ToolCall:
-        """Check the arguments of a call."""
-        try:
-            arguments = msgspec.json.decode(call.arguments or "{}", type=self._arguments)
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise ActionError(f"{call.name}: the arguments do not fit: {error}; see the tool's parameters") from None
-        return ToolCall(name=call.name, arguments=msgspec.to_builtins(arguments), call_id=call.id)
 
     async def __call__(self, call: ToolCall) -> str:
         """Run it; what it raises for the model to read is its result, and anything else is a bug of its own."""
         try:
-            arguments = msgspec.convert(call.arguments, self._arguments)
+            arguments = msgspec.convert(call.arguments, self.arguments)
             return plain(await self._run(arguments), LONGEST_RESULT, keep="\n\t")
         except DeskrollError as error:
             if error.failure not in (None, FailureClass.AGENT):
@@ -103,32 +95,21 @@ class ToolEnv(Env):
 
     def decode(self, call: ToolRequest) -> Sequence[Action]:
         """Check a call."""
-        function = self._functions.get(call.name)
-        if function is None:
-            known = ", ".join(self._functions) or "none"
-            raise ActionError(f"there is no tool {plain(call.name, 80)!r}; tools: {known}")
-        return (function.decode(call),)
+        return (decode_call(call, {name: each.arguments for name, each in self._functions.items()}),)
 
     async def step(self, actions: Sequence[Action]) -> TurnResult:
         """Run the calls in order; an answer ends the episode."""
         results: list[str] = []
         for action in actions:
-            match action:
-                case ToolCall(name=name):
-                    results.append(await self._functions[name](action))
-                case Answer(text=text):
-                    return TurnResult(observation=_seen(results), stop=StopReason.ANSWER, answer=text)
-                case Done() | Fail():
-                    stop = StopReason.DONE if isinstance(action, Done) else StopReason.FAIL
-                    return TurnResult(observation=_seen(results), stop=stop)
-                case _:
-                    results.append(f"error: {action.__struct_config__.tag} needs a desktop, and there is none")
-        return TurnResult(observation=_seen(results))
+            if (stop := STOPS.get(type(action))) is not None:
+                answer = action.text if isinstance(action, Answer) else None
+                return TurnResult(observation=Observation(results=tuple(results)), stop=stop, answer=answer)
+            if isinstance(action, ToolCall):
+                results.append(await self._functions[action.name](action))
+            else:
+                results.append(f"error: {action.__struct_config__.tag} needs a desktop, and there is none")
+        return TurnResult(observation=Observation(results=tuple(results)))
 
     async def score(self, ending: Ending) -> Score:
         """Compare the answer with the reference."""
         return await judge_answer(self.task, ending.answer, self.settings, self.context.judge)
-
-
-def _seen(results: list[str]) -> Observation:
-    return Observation(results=tuple(results))

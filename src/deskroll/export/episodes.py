@@ -5,6 +5,7 @@ One attempt is read at a time. What of a run is damaged is told and left out; al
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,12 +83,9 @@ def export_folders(chosen: Chosen, layout: Layout, output: Output, to: str, tell
         if output.has(place, attempt.folder):
             kept += 1
             continue
-        fill = _Fill(layout, episode, attempt)
         try:
-            filled = output.put(place, attempt.folder, fill)
-        except StoreError as error:
-            if fill.reading is None:
-                raise  # the output cannot be written: that holds for all of them
+            filled = output.put(place, attempt.folder, functools.partial(_fill, layout, episode, attempt))
+        except _Unreadable as error:
             problems.append(str(error))
             continue
         written, empty = written + filled, empty + (not filled)
@@ -98,20 +96,16 @@ def export_folders(chosen: Chosen, layout: Layout, output: Output, to: str, tell
     )  # fmt: skip
 
 
-class _Fill:
-    """Fills one folder, and remembers whether it was the run that could not be read."""
+class _Unreadable(Exception):
+    """One episode of the run cannot be read; that the output cannot be written holds for all of them."""
 
-    def __init__(self, layout: Layout, episode: Episode, attempt: AttemptReader) -> None:
-        self._layout, self._episode, self._attempt = layout, episode, attempt
-        self.reading: StoreError | None = None
 
-    def __call__(self, folder: Path) -> bool:
-        try:
-            check_whole(self._episode, self._attempt)
-            return self._layout.fill(self._episode, self._attempt, folder)
-        except StoreError as error:
-            self.reading = error
-            raise
+def _fill(layout: Layout, episode: Episode, attempt: AttemptReader, folder: Path) -> bool:
+    try:
+        check_whole(episode, attempt)
+        return layout.fill(episode, attempt, folder)
+    except StoreError as error:
+        raise _Unreadable(str(error)) from error
 
 
 def check_whole(episode: Episode, attempt: AttemptReader) -> None:

@@ -73,16 +73,9 @@ def _scores(episodes: Sequence[Episode]) -> Bars:
     """Ten bins; the last one holds 1 as well, whatever lies beyond is in the bin at that end."""
     labels = [f"{place / _BINS:.1f}" for place in range(_BINS)]
     labels[-1] = f"{(_BINS - 1) / _BINS:.1f}–1"
-    parts: dict[str, list[float]] = {}
-    for outcome in Outcome:
-        counts = Counter(
-            min(_BINS - 1, max(0, math.floor(score * _BINS + 1e-9)))
-            for episode in episodes
-            if outcome_of(episode) is outcome and (score := episode.points) is not None
-        )
-        if counts:
-            parts[outcome.value] = [counts[place] for place in range(_BINS)]
-    return Bars(labels=labels, parts=parts)
+    scored = ((each, score) for each in episodes if (score := each.points) is not None)
+    binned = ((each, min(_BINS - 1, max(0, math.floor(score * _BINS + 1e-9)))) for each, score in scored)
+    return _histogram(labels, binned)
 
 
 def _steps(episodes: Sequence[Episode]) -> Bars:
@@ -90,9 +83,13 @@ def _steps(episodes: Sequence[Episode]) -> Bars:
     width = max(1, math.ceil((longest + 1) / 20))
     places = range(longest // width + 1)
     labels = [str(place * width) if width == 1 else f"{place * width}–{place * width + width - 1}" for place in places]
-    parts: dict[str, list[float]] = {}
-    for outcome in Outcome:
-        counts = Counter(episode.steps // width for episode in episodes if outcome_of(episode) is outcome)
-        if counts:
-            parts[outcome.value] = [counts[place] for place in places]
-    return Bars(labels=labels, parts=parts)
+    return _histogram(labels, ((episode, episode.steps // width) for episode in episodes))
+
+
+def _histogram(labels: list[str], binned: Iterable[tuple[Episode, int]]) -> Bars:
+    """Bars of how many episodes each bin has, in parts by what came of them; parts without any are left out."""
+    counts = Counter((outcome_of(episode), place) for episode, place in binned)
+    parts: dict[str, list[float]] = {
+        outcome.value: [counts[outcome, place] for place in range(len(labels))] for outcome in Outcome
+    }
+    return Bars(labels=labels, parts={name: part for name, part in parts.items() if any(part)})

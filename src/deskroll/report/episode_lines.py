@@ -16,7 +16,7 @@ from deskroll.report.outcome import Outcome, outcome_of
 from deskroll.report.page import episode_facts
 from deskroll.report.results import Results
 from deskroll.store import AttemptReader
-from deskroll.store.names import attempt_name
+from deskroll.store.names import NAMED_BY, attempt_name
 from deskroll.store.paths import SCREENS
 from deskroll.types import Episode, EpisodeKey, Record, Step
 
@@ -110,7 +110,7 @@ def _head(shown: Shown) -> Text:
 def _facts(shown: Shown, results: Results, longest: int) -> Iterable[RenderableType]:
     table = _grid()
     of = f"; it has {words.counted(shown.attempts, 'attempt')}" if shown.attempts > 1 else ""
-    table.add_row("named by", Text("phase/round/task/sample#attempt" + of, style="dim"))
+    table.add_row("named by", Text(NAMED_BY + of, style="dim"))
     facts = [] if shown.episode is None else list(episode_facts(shown.episode, results))
     if shown.episode is None and shown.question:
         table.add_row("task", Text(plain(shown.question, longest, keep="\n")))

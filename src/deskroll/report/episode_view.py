@@ -76,18 +76,18 @@ class Said(Record, frozen=True, omit_defaults=False):
     text: str
 
 
-class EpisodeView(Record, frozen=True, omit_defaults=False):
+class EpisodeView(Record, frozen=True, kw_only=True, omit_defaults=False):
     """What is shown when an episode is opened."""
 
-    steps: list[StepView]
-    screens: list[Picture]
-    start: int | None
+    steps: tuple[StepView, ...] = ()
+    screens: tuple[Picture, ...] = ()
+    start: int | None = None
     """The place among the pictures of what the model saw before its first action."""
-    conversation: list[Said]
+    conversation: tuple[Said, ...] = ()
     folder: str
     """Where the attempt's files are."""
     files: list[File]
-    note: str
+    note: str = ""
 
 
 class Viewer:
@@ -100,48 +100,28 @@ class Viewer:
         self._talk = talk
         """Whether what was said is on the page itself."""
         self._screen = _screen_size(results.info.config)
-        local = results.run.storage.local and beside is not None
-        self._way = quote(os.path.relpath(results.run.root, beside)) if local and beside is not None else ""
+        linked = beside is not None and results.run.storage.local
+        self._way = quote(os.path.relpath(results.run.root, beside)) if linked else ""
 
     def view(self, episode: Episode) -> EpisodeView:
         """The steps, screens and files of the attempt that counts."""
         attempt = self._run.attempt(episode.key, episode.attempt)
+        folder = plain(f"{self._run.root}/{attempt.folder}", _LONG)
+        empty = EpisodeView(folder=folder, files=self._files(attempt))
         try:
             steps = attempt.steps()
         except (StoreError, MissingDependency) as error:
-            return self._made(attempt, note=_long(f"Its steps cannot be read: {error}"))
-        shown = steps[:MAX_STEPS]
+            return msgspec.structs.replace(empty, note=long(f"Its steps cannot be read: {error}"))
         start = _first_screen(attempt, steps)
         pictures = self._pictured(attempt, start, steps)
         places = {name: place for place, name in enumerate(pictures)}
-        more = len(steps) - len(shown)
-        return self._made(
-            attempt,
-            steps=self._steps(shown, places.get(start), places),
-            screens=list(pictures.values()),
+        return msgspec.structs.replace(
+            empty,
+            steps=tuple(self._steps(steps[:MAX_STEPS], places.get(start), places)),
+            screens=tuple(pictures.values()),
             start=places.get(start),
-            conversation=_conversation(attempt) if self._talk else [],
-            note=f"{words.counted(more, 'more step')} in the run's folder." if more > 0 else _no_steps(steps),
-        )
-
-    def _made(
-        self,
-        attempt: AttemptReader,
-        *,
-        steps: Sequence[StepView] = (),
-        screens: Sequence[Picture] = (),
-        start: int | None = None,
-        conversation: Sequence[Said] = (),
-        note: str,
-    ) -> EpisodeView:
-        return EpisodeView(
-            steps=list(steps),
-            screens=list(screens),
-            start=start,
-            conversation=list(conversation),
-            folder=plain(f"{self._run.root}/{attempt.folder}", _LONG),
-            files=self._files(attempt),
-            note=note,
+            conversation=tuple(_conversation(attempt)) if self._talk else (),
+            note=_note(steps),
         )
 
     def _steps(self, steps: Iterable[Step], start: int | None, places: Mapping[str, int]) -> list[StepView]:
@@ -215,18 +195,21 @@ def _said(stored: bytes) -> Said:
     try:
         message = Message.restore(stored, _no_image)
     except (InputError, UnicodeDecodeError) as error:
-        return Said(role="?", text=_short(f"cannot be read: {error}"))
+        return Said(role="?", text=short(f"cannot be read: {error}"))
     parts = [message.text, *(f"[{name}]" for name in message.names)]
     parts += [f"{call.name}({call.arguments})" for call in message.calls]
-    return Said(role=message.role, text=_long("\n".join(filter(None, parts))))
+    return Said(role=message.role, text=long("\n".join(filter(None, parts))))
 
 
 def _no_image(name: str) -> bytes:
     raise StoreError(f"{name} is not needed to read what was said")
 
 
-def _no_steps(steps: list[Step]) -> str:
-    return "" if steps else "It has no steps."
+def _note(steps: Sequence[Step]) -> str:
+    if not steps:
+        return "It has no steps."
+    more = len(steps) - MAX_STEPS
+    return f"{words.counted(more, 'more step')} in the run's folder." if more > 0 else ""
 
 
 def _first_screen(attempt: AttemptReader, steps: Sequence[Step]) -> str:
@@ -252,9 +235,9 @@ def _step(step: Step, before: int | None, after: int | None, screen: tuple[int, 
     said = step.thought or (step.completion.text if step.completion else "")
     return StepView(
         index=step.index,
-        thought=_long(said),
+        thought=long(said),
         actions=[shown_action(action) for action in step.actions],
-        results=[_short(result) for result in (*(f"note: {each}" for each in step.notes), *step.results) if result],
+        results=[short(result) for result in (*(f"note: {each}" for each in step.notes), *step.results) if result],
         took=times(step.seconds),
         before=before,
         screen=after,
@@ -282,16 +265,18 @@ def shown_action(action: Action) -> str:
     """An action as a person reads it: `CLICK x=10 y=20`."""
     fields = msgspec.to_builtins(action)
     kind = fields.pop("type")
-    return _short(" ".join([kind, *(f"{name}={_value(value)}" for name, value in fields.items())]))
+    return short(" ".join([kind, *(f"{name}={_value(value)}" for name, value in fields.items())]))
 
 
 def _value(value: object) -> str:
     return msgspec.json.encode(value).decode() if not isinstance(value, (int, float)) else f"{value:g}"
 
 
-def _long(text: str) -> str:
+def long(text: str) -> str:
+    """A text of several lines, as the page shows it."""
     return plain(text, _LONG, keep="\n\t")
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A text of one line, as the page shows it."""
     return plain(text, _SHORT)

@@ -20,11 +20,12 @@ import msgspec
 from markupsafe import Markup
 
 from deskroll import __version__
-from deskroll.errors import InputError, plain
+from deskroll.errors import plain
 from deskroll.report import page, words
 from deskroll.report.charts import charts
 from deskroll.report.episode_view import Viewer
 from deskroll.report.results import Results
+from deskroll.report.rows import write_text
 from deskroll.report.screens import Screens
 from deskroll.report.summary import Summary
 
@@ -37,11 +38,7 @@ _LONGEST = 100_000
 
 def write_html(results: Results, summary: Summary, path: Path, screens: Screens | None = None) -> None:
     """Write the page; `screens` says which ones it shows (none given: it depends on the number of episodes)."""
-    text = render(results, summary, screens, path.parent)
-    try:
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise InputError(f"cannot write the page {path}: {error.strerror or error}; give another file") from error
+    write_text(path, render(results, summary, screens, path.parent), "the page ")
 
 
 def render(results: Results, summary: Summary, screens: Screens | None = None, beside: Path | None = None) -> str:

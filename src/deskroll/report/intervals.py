@@ -132,12 +132,3 @@ def percentile(ordered: Sequence[float], share: float) -> float:
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
-
-
-def deviation(values: Iterable[float]) -> float | None:
-    """The standard deviation of a sample (n - 1); none for less than two values."""
-    numbers = list(values)
-    if len(numbers) < 2:
-        return None
-    mean = math.fsum(numbers) / len(numbers)
-    return math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1))

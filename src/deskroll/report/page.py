@@ -13,7 +13,7 @@ import msgspec
 
 from deskroll.errors import plain
 from deskroll.report import words
-from deskroll.report.episode_view import times
+from deskroll.report.episode_view import long, short, times
 from deskroll.report.outcome import outcome_of, unscored_because
 from deskroll.report.results import Results
 from deskroll.store.paths import attempt_folder
@@ -21,7 +21,7 @@ from deskroll.types import Episode, Record
 
 MAX_EPISODES = 2_000
 """Rows of the page; beyond that, those that were no success come first."""
-_LONG, _SHORT, _CONFIG = 4_000, 300, 50_000
+_LONGEST_CONFIG = 50_000
 _OF_DESKTOPS = ("provider", "num_vms")
 _FACTS = (
     "tasks", "env", "agent", "model", "provider", "num_vms", "num_rollouts", "group_size", "limits.max_turns",
@@ -71,14 +71,14 @@ def facts(results: Results) -> list[Fact]:
         if isinstance(value, Mapping):
             value = next((value[key] for key in ("name", "model", "kind", "id", "path") if value.get(key)), None)
         if isinstance(value, (str, int, float)) and value != "":
-            found.append(Fact(name=name.rpartition(".")[2].replace("_", " "), value=_short(str(value))))
+            found.append(Fact(name=name.rpartition(".")[2].replace("_", " "), value=short(str(value))))
     options, judge = info.config.get("env_options"), info.config.get("judge")
     metric = options.get("evaluation_metric") if isinstance(options, Mapping) else None
-    found.append(Fact(name="metric", value=_short(str(metric or ""))))
-    found.append(Fact(name="judge", value=_short(str(judge.get("name", ""))) if isinstance(judge, Mapping) else ""))
+    found.append(Fact(name="metric", value=short(str(metric or ""))))
+    found.append(Fact(name="judge", value=short(str(judge.get("name", ""))) if isinstance(judge, Mapping) else ""))
     if info.created_at:
         found.append(Fact(name="started", value=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(info.created_at))))
-    found.append(Fact(name="deskroll", value=_short(f"{info.version} {info.git_commit[:12]}")))
+    found.append(Fact(name="deskroll", value=short(f"{info.version} {info.git_commit[:12]}")))
     return [fact for fact in found if fact.value]
 
 
@@ -94,7 +94,7 @@ def config(results: Results) -> str:
     """The resolved config and the command, to be read."""
     shown = {"command": results.info.command, "machine": results.info.machine, "config": results.info.config}
     text = msgspec.json.format(msgspec.json.encode(shown, order="deterministic"), indent=2).decode()
-    return plain(text, _CONFIG, keep="\n\t")
+    return plain(text, _LONGEST_CONFIG, keep="\n\t")
 
 
 def chosen(results: Results) -> list[Episode]:
@@ -112,9 +112,9 @@ def row(number: int, episode: Episode, results: Results) -> Row:
     return Row(
         number=number,
         outcome=outcome_of(episode).value,
-        task=_short(key.task),
-        domain=_short(episode.domain),
-        phase=_short(key.phase),
+        task=short(key.task),
+        domain=short(episode.domain),
+        phase=short(key.phase),
         round=key.round,
         sample=key.sample,
         score=score,
@@ -138,27 +138,19 @@ def episode_facts(episode: Episode, results: Results) -> Iterable[Fact]:
         used += f", {words.money(usage.cost_usd, 0, usage.calls)}"
     found = episode.score.found
     said = {
-        "task": _long(results.question(episode.key)),
-        "answer": _long(episode.answer or ""),
-        "score": _long(episode.score.reason),
-        "found": _long(found) if found is not None and found != episode.answer else "",
-        "expected": _long(episode.score.expected or ""),
-        "failure": _long(f"{failure.failure_class}: {failure.kind}: {failure.message}") if failure else "",
-        "traceback": _short(f"{attempt_folder(episode.key, episode.attempt)}/{failure.trace}")
+        "task": long(results.question(episode.key)),
+        "answer": long(episode.answer or ""),
+        "score": long(episode.score.reason),
+        "found": long(found) if found is not None and found != episode.answer else "",
+        "expected": long(episode.score.expected or ""),
+        "failure": long(f"{failure.failure_class}: {failure.kind}: {failure.message}") if failure else "",
+        "traceback": short(f"{attempt_folder(episode.key, episode.attempt)}/{failure.trace}")
         if failure and failure.trace
         else "",
-        "model": _short(" ".join((episode.model, *episode.versions))),
-        "desktop": _short(episode.desktop),
+        "model": short(" ".join((episode.model, *episode.versions))),
+        "desktop": short(episode.desktop),
         "attempt": str(episode.attempt) if episode.attempt > 1 else "",
         "time": times(episode.seconds),
         "tokens": used if usage.calls else "",
     }  # fmt: skip
     return (Fact(name=name, value=value) for name, value in said.items() if value)
-
-
-def _long(text: str) -> str:
-    return plain(text, _LONG, keep="\n\t")
-
-
-def _short(text: str) -> str:
-    return plain(text, _SHORT)

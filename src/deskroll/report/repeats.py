@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from deskroll.report.intervals import deviation
 from deskroll.report.stats import tally
 from deskroll.report.summary import Estimate, Tally
 from deskroll.report.words import counted
@@ -74,8 +74,8 @@ def _scatter(runs: Sequence[Tally], total: Tally, of: Callable[[Tally], tuple[Es
         expected = math.sqrt(pooled * (1 - pooled) * math.fsum(1 / size for size in sizes) / len(sizes))
     return Scatter(
         runs=len(rates),
-        mean=math.fsum(rates) / len(rates) if rates else None,
-        deviation=deviation(rates),
+        mean=statistics.fmean(rates) if rates else None,
+        deviation=statistics.stdev(rates) if len(rates) > 1 else None,
         lowest=min(rates, default=None),
         highest=max(rates, default=None),
         expected=expected,

@@ -7,28 +7,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
 from deskroll.errors import InputError, StoreError
 from deskroll.report.stats import Plan, summarise
 from deskroll.report.summary import Summary
 from deskroll.report.timeline import Start, starts_of
 from deskroll.report.words import counted
-from deskroll.store import Run, RunInfo, find_run, journal, paths
+from deskroll.store import Run, RunInfo, find_run, paths
 from deskroll.store.journal import Closed, CloseReason, DesktopChanged, Failed, Opened, Sealed, Started
+from deskroll.store.results import known_questions
 from deskroll.types import Episode, EpisodeKey
 
 _log = logging.getLogger(__name__)
 COMPARED = 5000
 """Outcomes up to which each one is compared with its attempt's folder, which takes 0.2 s then; `Run.verify` does it for
 any number."""
-
-
-class _Question(msgspec.Struct, frozen=True):
-    """Of a line of results.jsonl what the journal does not hold."""
-
-    task_id: str
-    question: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,7 +68,7 @@ class Results:
             retried=retried,
             changes=changes,
             starts=_starts(run, changes, outcomes + retried),
-            questions=_questions(run),
+            questions=known_questions(run.storage),
         )
 
     @property
@@ -154,17 +146,3 @@ def _state(run: Run) -> str:
 def _none_scored(outcomes: list[Episode]) -> str:
     spoiled = any(each.failure is not None for each in outcomes) and not any(each.score.scored for each in outcomes)
     return ", none scored" if spoiled else ""
-
-
-def _questions(run: Run) -> dict[str, str]:
-    if not run.storage.exists(paths.RESULTS):
-        return {}
-    decoder = msgspec.json.Decoder(_Question)
-    questions = {}
-    for line in journal.lines(run.storage.read(paths.RESULTS)):
-        try:
-            found = decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            continue  # the file is for people, who may have edited it; the journal is the truth
-        questions[found.task_id] = found.question
-    return questions

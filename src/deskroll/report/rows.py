@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from deskroll.errors import InputError
-from deskroll.report.compare import Comparison, Side
+from deskroll.report.compare import Comparison, Side, TaskChange
 from deskroll.report.outcome import outcome_of
 from deskroll.report.results import Results
 from deskroll.store.paths import attempt_folder
@@ -56,21 +56,15 @@ def _episode(episode: Episode, results: Results) -> Sequence[Cell]:
 def changes_file(comparison: Comparison, path: Path) -> str:
     """The differing tasks of a comparison, as the suffix of the file says: .csv or .json."""
     if path.suffix.lower() == ".csv":
-        return _csv(CHANGE_COLUMNS, (_change(comparison, place) for place in range(len(comparison.changes))))
+        return _csv(CHANGE_COLUMNS, map(_change, comparison.changes))
     if path.suffix.lower() == ".json":
         return msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode() + "\n"
     raise InputError(f"{path}: the suffix says what is written: use .json or .csv")
 
 
-def _change(comparison: Comparison, place: int) -> Sequence[Cell]:
-    change = comparison.changes[place]
-    both: list[tuple[Cell, ...]] = [_side(change.a), _side(change.b)]
-    return (
-        change.task,
-        change.domain,
-        change.change.value,
-        *(cell for pair in zip(*both, strict=True) for cell in pair),
-    )
+def _change(change: TaskChange) -> Sequence[Cell]:
+    both = zip(_side(change.a), _side(change.b), strict=True)
+    return (change.task, change.domain, change.change.value, *(cell for pair in both for cell in pair))
 
 
 def _side(side: Side | None) -> tuple[Cell, ...]:
@@ -100,9 +94,9 @@ def _allowed(sign: str) -> bool:
     return sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cs")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file that somebody named."""
+def write_text(path: Path, text: str, what: str = "") -> None:
+    """Write a file that somebody named; an error calls it `what`."""
     try:
         path.write_text(text, encoding="utf-8", newline="")
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; give another file") from error
+        raise InputError(f"cannot write {what}{path}: {error.strerror or error}; give another file") from error

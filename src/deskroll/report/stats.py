@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from deskroll.errors import FailureClass, plain
 from deskroll.report.consumption import consumption, time_under_way
@@ -104,7 +104,7 @@ def tally(name: str, planned: int | None, episodes: Sequence[Episode]) -> Tally:
         unscored_by=dict(unscored.most_common()),
         successes=round(sum(map(sum, won.values()))),
         over_attempted=_rate(list(attempted.values())),
-        over_scored=_rate([*won.values()]),
+        over_scored=_rate(list(won.values())),
         mean_score=_mean_score(list(scored.values())),
     )
 
@@ -140,11 +140,7 @@ def _parts(
     parts: dict[str, list[Episode]] = {name: [] for name in planned}
     for episode in episodes:
         parts.setdefault(name_of(episode), []).append(episode)
-    return tuple(tally(name, _planned(planned, name), parts[name]) for name in sorted(parts))
-
-
-def _planned(planned: Mapping[str, int], name: str) -> int | None:
-    return planned.get(name, 0) if planned else None
+    return tuple(tally(name, planned.get(name, 0) if planned else None, parts[name]) for name in sorted(parts))
 
 
 def failure_counts(outcomes: Iterable[Episode], retried: Iterable[Episode]) -> tuple[FailureCount, ...]:

@@ -21,7 +21,7 @@ from deskroll.report import words
 from deskroll.report.compare import Change, Comparison, Procedure, Side, shown_p
 from deskroll.report.grid import GAP, Column, fitting, narrowing, without
 from deskroll.report.repeats import Repeats, Scatter
-from deskroll.report.summary import Summary, Tally
+from deskroll.report.summary import FailureCount, Missed, PassAtK, StageTime, Summary, Tally
 
 LONGEST_LIST = 40
 """Differing tasks that are shown; the file holds them all."""
@@ -69,10 +69,14 @@ def report(name: str, state: str, summary: Summary, width: int) -> Group:
         Text(),
         *_explained(_outcomes(summary, width)),
     ]
-    tables = (_pass_at_k(summary, width), _missed(summary, width), _failures(summary, width), _phases(summary, width))
-    for table in tables:
-        if table is not None:
-            parts += [Text(), table]
+    if summary.pass_at_k:
+        parts += [Text(), _pass_at_k(summary.pass_at_k, width)]
+    if summary.missed:
+        parts += [Text(), _missed(summary.missed, width)]
+    if summary.failures:
+        parts += [Text(), _failures(summary.failures, width)]
+    if summary.consumption.phases:
+        parts += [Text(), _phases(summary.consumption.phases, width)]
     return Group(*parts, Text(), _totals(summary))
 
 
@@ -193,10 +197,7 @@ def _attempted(part: Tally) -> str:
     return f"{part.attempted:,}{of}"
 
 
-def _pass_at_k(summary: Summary, width: int) -> Table | None:
-    rows = summary.pass_at_k
-    if not rows:
-        return None
+def _pass_at_k(rows: Sequence[PassAtK], width: int) -> Table:
     columns = [
         Column("K", [str(row.k) for row in rows], text=True),
         Column("PASS@K (any)", [words.percent(row.any_of_k) for row in rows]),
@@ -211,11 +212,8 @@ def _left_out(number: int) -> str:
     return f"{number:,} with too few scored samples" if number else words.NOTHING
 
 
-def _missed(summary: Summary, width: int) -> Table | None:
+def _missed(rows: Sequence[Missed], width: int) -> Table:
     """What was found beside what was expected, and what the evaluator says; each as wide as there is room."""
-    rows = summary.missed
-    if not rows:
-        return None
     columns = [
         Column("NO SUCCESS", [Text(plain(row.task, 40)) for row in rows], text=True),
         Column("SCORE", [words.number(row.score) for row in rows]),
@@ -240,10 +238,7 @@ def _cut(texts: Mapping[str, Sequence[str]], names: Sequence[str], room: int) ->
     return [Column(name, [Text(plain(cell, each)) for cell in texts[name]], text=True) for name in names]
 
 
-def _failures(summary: Summary, width: int) -> Table | None:
-    rows = summary.failures
-    if not rows:
-        return None
+def _failures(rows: Sequence[FailureCount], width: int) -> Table:
     columns = [
         Column("FAILED BY", [row.failure_class for row in rows], text=True),
         Column("FINAL", [f"{row.final:,}" for row in rows]),
@@ -256,10 +251,7 @@ def _failures(summary: Summary, width: int) -> Table | None:
     return fitting(width, [*columns, example], *narrowing(columns, "SCORED", "ERRORS", "RETRIED"))
 
 
-def _phases(summary: Summary, width: int) -> Table | None:
-    rows = summary.consumption.phases
-    if not rows:
-        return None
+def _phases(rows: Sequence[StageTime], width: int) -> Table:
     columns = [
         Column("TIME", [Text(plain(words.stage(row.phase), 30)) for row in rows], text=True),
         Column("SHARE", [words.percent(row.share) for row in rows]),

@@ -6,8 +6,11 @@ journal says so: no bar reaches beyond the end of its start. Pauses between star
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from deskroll.errors import plain
 from deskroll.store.journal import Closed, DesktopChanged, Opened
@@ -63,10 +66,9 @@ def starts_of(opened: Sequence[Opened], closed: Iterable[Closed], times: Sequenc
 
 def timeline(changes: Iterable[DesktopChanged], episodes: Sequence[Episode], starts: Sequence[Start] = ()) -> Timeline:
     """What each desktop did when: as the journal says, or else when episodes had them."""
-    spans, cuts = _joined(_spans(changes, starts) or _held(episodes, starts))
+    spans, cuts = _joined(_spans(changes, starts) or _held(episodes), starts)
     if not spans:
         return Timeline(desktops=[], spans=[], seconds=0.0, left_out=0, cuts=[])
-    spans.sort(key=lambda span: span.start)
     names = list(dict.fromkeys(span.desktop for span in spans))
     shown = set(names[:MAX_DESKTOPS])
     kept = [span for span in spans if span.desktop in shown]
@@ -89,37 +91,36 @@ def timeline(changes: Iterable[DesktopChanged], episodes: Sequence[Episode], sta
     )
 
 
-def _spans(changes: Iterable[DesktopChanged], starts: Sequence[Start]) -> list[list[Span]]:
-    """For each start: from each change to the next one of the same desktop, or to the start's end."""
+def _spans(changes: Iterable[DesktopChanged], starts: Sequence[Start]) -> list[Span]:
+    """From each change to the next one of the same desktop in the same start, or to the start's end."""
     ordered = sorted(changes, key=lambda change: change.at)
     latest = ordered[-1].at if ordered else 0.0
-    found: dict[int, list[Span]] = {}
+    found: list[Span] = []
     current: dict[tuple[int, str], DesktopChanged] = {}
     for change in ordered:
         place = _place(change.at, starts)
         before = current.get((place, change.desktop))
         if before is not None and before.state not in _GONE:
-            found.setdefault(place, []).append(_span(before, change.at))
+            found.append(_span(before, change.at))
         current[place, change.desktop] = change
     for (place, _), last in current.items():
         end = starts[place].ended if starts else latest
         if last.state not in _GONE and last.at < end:
-            found.setdefault(place, []).append(_span(last, end))
-    return [found[place] for place in sorted(found)]
+            found.append(_span(last, end))
+    return found
 
 
 def _span(change: DesktopChanged, end: float) -> Span:
     return Span(desktop=change.desktop, state=change.state, start=change.at, end=end)
 
 
-def _held(episodes: Sequence[Episode], starts: Sequence[Start]) -> list[list[Span]]:
-    """For each start: when episodes had desktops."""
-    found: dict[int, list[Span]] = {}
-    for each in episodes:
-        if each.desktop and each.ended_at > each.started_at:
-            span = Span(desktop=each.desktop, state="leased", start=each.started_at, end=each.ended_at)
-            found.setdefault(_place(each.started_at, starts), []).append(span)
-    return [found[place] for place in sorted(found)]
+def _held(episodes: Sequence[Episode]) -> list[Span]:
+    """When episodes had desktops."""
+    return [
+        Span(desktop=each.desktop, state="leased", start=each.started_at, end=each.ended_at)
+        for each in episodes
+        if each.desktop and each.ended_at > each.started_at
+    ]
 
 
 def _place(at: float, starts: Sequence[Start]) -> int:
@@ -127,18 +128,17 @@ def _place(at: float, starts: Sequence[Start]) -> int:
     return max(0, bisect_right(starts, at, key=lambda start: start.begun) - 1)
 
 
-def _joined(parts: Sequence[list[Span]]) -> tuple[list[Span], list[float]]:
-    """The spans of all starts on one axis, each start where the one before ends; and where they meet."""
+def _joined(spans: Iterable[Span], starts: Sequence[Start]) -> tuple[list[Span], list[float]]:
+    """The spans of all starts in order, on one axis, each start where the one before ends; and where they meet."""
     joined: list[Span] = []
     cuts: list[float] = []
     length = 0.0
-    for spans in parts:
-        begin, end = min(span.start for span in spans), max(span.end for span in spans)
+    ordered = sorted(spans, key=lambda span: span.start)
+    for _, group in itertools.groupby(ordered, key=lambda span: _place(span.start, starts)):
+        part = list(group)
+        begin, end = part[0].start, max(span.end for span in part)
         shift = length - begin
-        joined += [
-            Span(desktop=span.desktop, state=span.state, start=span.start + shift, end=span.end + shift)
-            for span in spans
-        ]
+        joined += [msgspec.structs.replace(span, start=span.start + shift, end=span.end + shift) for span in part]
         length += end - begin
         cuts.append(length)
     return joined, cuts[:-1]

@@ -43,7 +43,7 @@ class AttemptReader:
         if not self.sealed:
             return None
         try:
-            return msgspec.json.decode(self._read(paths.EPISODE_JSON), type=Manifest)
+            return msgspec.json.decode(self.read(paths.EPISODE_JSON), type=Manifest)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._damaged(paths.EPISODE_JSON, error) from error
 
@@ -56,17 +56,17 @@ class AttemptReader:
 
     def steps(self) -> list[Step]:
         """Its steps, with token ids and log-probabilities."""
-        data = self._read(paths.STEPS) if self._exists(paths.STEPS) else b""
+        data = self.read(paths.STEPS) if self._exists(paths.STEPS) else b""
         steps = journal.decode_lines(data, _step_decoder, self._shown(paths.STEPS))
         if not self._exists(paths.TOKENS):
             return steps
-        return restore_tokens(steps, self._read(paths.TOKENS), self._shown(paths.TOKENS))
+        return restore_tokens(steps, self.read(paths.TOKENS), self._shown(paths.TOKENS))
 
     def messages(self) -> list[bytes]:
         """The conversation, one JSON object a message; a torn last one is left out where it was not sealed."""
         if not self._exists(paths.CONVERSATION):
             return []
-        data = self._read(paths.CONVERSATION)
+        data = self.read(paths.CONVERSATION)
         try:
             return [bytes(each) for each in _messages_decoder.decode(data)]
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -76,11 +76,11 @@ class AttemptReader:
 
     def image(self, name: str) -> bytes:
         """A screen, by the name that a step or a message gives it."""
-        return self._read(name)
+        return self.read(name)
 
     def read(self, name: str) -> bytes:
         """Any file of the attempt."""
-        return self._read(name)
+        return self._storage.read(f"{self.folder}/{name}")
 
     def files(self) -> list[str]:
         """The names of all files, sorted."""
@@ -104,7 +104,7 @@ class AttemptReader:
         try:
             if not self._exists(file.name):
                 return f"{shown}: missing"
-            data = self._read(file.name)
+            data = self.read(file.name)
         except StoreError as error:
             return str(error)
         if len(data) != file.size:
@@ -113,9 +113,6 @@ class AttemptReader:
 
     def _exists(self, name: str) -> bool:
         return self._storage.exists(f"{self.folder}/{name}")
-
-    def _read(self, name: str) -> bytes:
-        return self._storage.read(f"{self.folder}/{name}")
 
     def _shown(self, name: str) -> str:
         return self._storage.shown(f"{self.folder}/{name}")

@@ -44,11 +44,7 @@ class LocalStorage(Storage):
             self.make_folder(folder)
             fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
             try:
-                try:
-                    write_all(fd, data)
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
+                _fill(fd, data)
                 os.rename(part, target)  # noqa: PTH104  (no Path is made where many attempts end)
             except OSError:
                 Path(part).unlink(missing_ok=True)
@@ -64,11 +60,7 @@ class LocalStorage(Storage):
                 fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             except FileExistsError:
                 return False
-            try:
-                write_all(fd, data)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            _fill(fd, data)
             sync(target.rpartition("/")[0])
         return True
 
@@ -117,3 +109,12 @@ class LocalStorage(Storage):
             yield
         except OSError as error:
             raise store_error(doing, self.shown(path), error) from error
+
+
+def _fill(fd: int, data: bytes) -> None:
+    """Write a whole file durably, and close it."""
+    try:
+        write_all(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from deskroll.errors import StoreError, plain
+from deskroll.errors import MissingDependency, StoreError, plain
 from deskroll.types import Completion, Episode, Record, Step
 
 
@@ -40,8 +40,7 @@ class Manifest(Episode, frozen=True):
     @classmethod
     def of(cls, episode: Episode, files: Iterable[StoredFile]) -> Manifest:
         """The manifest of an attempt."""
-        fields = {name: getattr(episode, name) for name in Episode.__struct_fields__}
-        return cls(**fields, files=tuple(files))
+        return cls(**msgspec.structs.asdict(episode), files=tuple(files))
 
     def encode(self) -> bytes:
         """As it is written: one field a line."""
@@ -104,8 +103,6 @@ def restore_tokens(steps: Sequence[Step], data: bytes, name: str) -> list[Step]:
     try:
         import numpy as np  # noqa: PLC0415
     except ImportError as error:
-        from deskroll.errors import MissingDependency  # noqa: PLC0415
-
         raise MissingDependency(f"{name} needs the module 'numpy' to be read: pip install numpy") from error
     found: dict[int, dict[str, tuple[int, ...] | tuple[float, ...]]] = {}
     try:

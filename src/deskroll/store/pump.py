@@ -9,23 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
 
 from deskroll.errors import StoreError
-
-Append = Callable[[bytes, bytes], None]
-"""Makes journal lines durable, and takes along lines of the results."""
+from deskroll.store.results import ResultsFile
+from deskroll.store.sink import JournalSink
 
 
 class Pump:
     """Lines on their way to the disk. `run` is a task of whoever owns it."""
 
-    def __init__(self, append: Append, pace_s: float) -> None:
+    def __init__(self, sink: JournalSink, results: ResultsFile) -> None:
         self.failed: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
         """Done when something could not be written."""
         self.batches = 0
-        self._append = append
-        self._pace_s = pace_s
+        self._sink = sink
+        self._results_file = results
         self._lines: list[bytes] = []
         self._results: list[bytes] = []
         self._put = 0
@@ -77,14 +75,14 @@ class Pump:
                 return
             if self._stopping.is_set():
                 self._wanted.set()
-            elif self._pace_s:
-                await self._pause(begun + self._pace_s - time.monotonic())
+            elif self._sink.pace_s:
+                await self._pause(begun + self._sink.pace_s - time.monotonic())
 
     async def _flush(self) -> bool:
         lines, self._lines = b"".join(self._lines), []
         results, self._results = b"".join(self._results), []
         target = self._put
-        work = asyncio.get_running_loop().run_in_executor(None, self._append, lines, results)
+        work = asyncio.get_running_loop().run_in_executor(None, self._write, lines, results)
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
@@ -99,6 +97,10 @@ class Pump:
             self.batches += 1
         self._wake()
         return not self.failed.done()
+
+    def _write(self, lines: bytes, results: bytes) -> None:
+        self._sink.append(lines)
+        self._results_file.append(results)
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []

@@ -82,7 +82,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Asked(msgspec.Struct):
-    task_id: str = ""
+    task_id: str
     question: str = ""
 
 
@@ -90,10 +90,11 @@ def known_questions(storage: Storage) -> dict[str, str]:
     """The question of each task that has a result, by the task's id; what cannot be read is left out."""
     if not storage.exists(paths.RESULTS):
         return {}
-    found = {}
+    decoder, found = msgspec.json.Decoder(_Asked), {}
     for line in storage.read(paths.RESULTS).splitlines():
-        with contextlib.suppress(msgspec.MsgspecError):  # the journal has the results; this is for their wording
-            asked = msgspec.json.decode(line, type=_Asked)
+        # The file is for people, who may have edited it; the journal has the results.
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            asked = decoder.decode(line)
             found[asked.task_id] = asked.question
     return found
 

@@ -11,7 +11,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -36,7 +36,6 @@ from deskroll.types import Episode, EpisodeKey
 
 WAIT_S = 20.0
 """How long a resume waits for those who still hold the run."""
-OnFailure = Callable[[StoreError], None]
 
 
 class RunStore:
@@ -50,6 +49,8 @@ class RunStore:
         epoch: int,
         pump: Pump,
         chain: Chain,
+        *,
+        lock: Lock | None,
         describe: Describe | None,
     ) -> None:
         self.storage = storage
@@ -58,9 +59,9 @@ class RunStore:
         """What the journal says, with everything that was written here already in it, outcomes in brief."""
         self.epoch = epoch
         """To be put on every record that has one."""
-        self.lock_fd: int | None = None
+        self.lock_fd = lock.fd if lock is not None else None
         """To be inherited by worker processes, which so hold the run as well; None in an object store."""
-        self._lock: Lock | None = None
+        self._lock = lock
         self._pump = pump
         self._chain = chain
         self._describe = describe or (lambda key: "")
@@ -69,39 +70,27 @@ class RunStore:
     @classmethod
     @asynccontextmanager
     async def create(
-        cls,
-        root: str | Path,
-        info: RunInfo,
-        *,
-        describe: Describe | None = None,
-        on_failure: OnFailure | None = None,
-        note: str = "",
+        cls, root: str | Path, info: RunInfo, *, describe: Describe | None = None
     ) -> AsyncIterator[RunStore]:
         """Make a run in the folder `root`, which must not hold one yet."""
         storage = Storage.at(root)
         async with _held(storage, 0.0, make=True) as lock:
             if not await asyncio.to_thread(_write_info, storage, info):
                 raise StoreError(f"{storage.shown()} holds a run already: resume it, or choose another folder")
-            async with cls._opened(storage, info, lock, describe, on_failure, note) as store:
+            async with cls._opened(storage, info, lock, describe) as store:
                 yield store
 
     @classmethod
     @asynccontextmanager
     async def resume(
-        cls,
-        root: str | Path,
-        *,
-        describe: Describe | None = None,
-        on_failure: OnFailure | None = None,
-        wait_s: float = WAIT_S,
-        note: str = "",
+        cls, root: str | Path, *, describe: Describe | None = None, wait_s: float = WAIT_S
     ) -> AsyncIterator[RunStore]:
         """Take up the run in the folder `root` where it was left."""
         storage = Storage.at(root)
         info = await asyncio.to_thread(run_info.read_info, storage)
         async with _held(storage, wait_s, make=False) as lock:
             await asyncio.to_thread(_check_journal, storage)
-            async with cls._opened(storage, info, lock, describe, on_failure, note) as store:
+            async with cls._opened(storage, info, lock, describe) as store:
                 yield store
 
     # --- while the run goes on ---
@@ -160,13 +149,7 @@ class RunStore:
     @classmethod
     @asynccontextmanager
     async def _opened(
-        cls,
-        storage: Storage,
-        info: RunInfo,
-        lock: Lock | None,
-        describe: Describe | None,
-        on_failure: OnFailure | None,
-        note: str,
+        cls, storage: Storage, info: RunInfo, lock: Lock | None, describe: Describe | None
     ) -> AsyncIterator[RunStore]:
         sink: JournalSink = JournalFile(storage) if isinstance(storage, LocalStorage) else JournalObjects(storage)
         results = ResultsFile(storage)
@@ -175,12 +158,12 @@ class RunStore:
                 await asyncio.to_thread(sweep)
             data, free = await asyncio.to_thread(_open_files, sink, results)
             index = Index.load(data, storage.shown(paths.JOURNAL))
-            pump = Pump(_appender(sink, results), sink.pace_s)
-            store = cls(storage, info, index, max(free, index.epoch + 1), pump, Chain(data), describe)
-            if lock is not None:
-                store._lock, store.lock_fd = lock, lock.fd
-            async with _pumping(pump, on_failure):
-                await store._open(note)
+            pump = Pump(sink, results)
+            store = cls(
+                storage, info, index, max(free, index.epoch + 1), pump, Chain(data), lock=lock, describe=describe
+            )
+            async with _pumping(pump):
+                await store._open()
                 try:
                     yield store
                 except BaseException as error:
@@ -195,7 +178,7 @@ class RunStore:
             results.close()
             sink.close()
 
-    async def _open(self, note: str) -> None:
+    async def _open(self) -> None:
         self.write(
             Opened(
                 epoch=self.epoch,
@@ -204,7 +187,6 @@ class RunStore:
                 pid=os.getpid(),
                 version=__version__,
                 config_digest=self.info.config_digest,
-                note=note,
             )
         )
         await self.sync()
@@ -272,10 +254,8 @@ async def _held(storage: Storage, wait_s: float, *, make: bool) -> AsyncIterator
 
 
 @asynccontextmanager
-async def _pumping(pump: Pump, on_failure: OnFailure | None) -> AsyncIterator[None]:
+async def _pumping(pump: Pump) -> AsyncIterator[None]:
     """The pump at work, until everything is written."""
-    if on_failure is not None:
-        pump.failed.add_done_callback(lambda failed: on_failure(failed.result()))
     task = asyncio.create_task(pump.run(), name="deskroll-journal")
     try:
         yield
@@ -300,11 +280,3 @@ async def _ended(task: asyncio.Task[None]) -> None:
 def _open_files(sink: JournalSink, results: ResultsFile) -> tuple[bytes, int]:
     results.open()
     return sink.open()
-
-
-def _appender(sink: JournalSink, results: ResultsFile) -> Callable[[bytes, bytes], None]:
-    def append(lines: bytes, result_lines: bytes) -> None:
-        sink.append(lines)
-        results.append(result_lines)
-
-    return append

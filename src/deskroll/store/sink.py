@@ -6,6 +6,7 @@ ends with the last line that was made durable.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Protocol
@@ -89,10 +90,9 @@ class JournalFile:
 
     def _cut_off(self) -> None:
         assert self._fd is not None  # noqa: S101
-        try:
+        # Where the disk refuses that, too, readers skip a torn line, and the next writer cuts it off.
+        with contextlib.suppress(OSError):
             os.ftruncate(self._fd, self._size)
-        except OSError:  # the disk refuses that, too: readers skip a torn line, and the next writer cuts it off
-            pass
 
 
 def _keep_damaged(storage: LocalStorage) -> None:

@@ -11,16 +11,17 @@ and nothing else beside what the plug-in itself needs. docs/plugins.md says what
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import functools
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec
 
 from deskroll.plugins import Plugin, load_base, load_plugin
 
 LONGEST_S = 300.0
 """What a single check may take: a boot in a cloud takes minutes."""
-T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,15 @@ class Chosen:
         return self.load().read_options(self.options, f"options of {self.kind} {self.name}")
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a check to its end, within a time that is long for any."""
+def awaited(check: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A check that is a coroutine, as pytest calls one: run to its end, within a time that is long for any."""
 
-    async def limited() -> T:
-        async with asyncio.timeout(LONGEST_S):
-            return await work
+    @functools.wraps(check)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def limited() -> None:
+            async with asyncio.timeout(LONGEST_S):
+                await check(*args, **kwargs)
 
-    return asyncio.run(limited())
+        asyncio.run(limited())
+
+    return run

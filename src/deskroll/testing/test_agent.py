@@ -16,7 +16,7 @@ from deskroll.models.base import ANY_CALL, ModelCall
 from deskroll.models.plugin import ModelPlugin
 from deskroll.plugins import load_plugin
 from deskroll.tasks import load_tasks
-from deskroll.testing import Chosen, run
+from deskroll.testing import Chosen, awaited
 from deskroll.types import Completion, Decision, Observation, Task, Tool, ToolRequest
 
 SCREEN = (640, 480)
@@ -108,65 +108,51 @@ def test_its_task_is_taken_before_anything_starts(chosen: Chosen) -> None:
 
 
 @pytest.mark.parametrize("said", _SAID, ids=range(len(_SAID)))
-def test_whatever_its_model_says_it_decides_or_fails_as_an_agent(chosen: Chosen, said: Completion) -> None:
+@awaited
+async def test_whatever_its_model_says_it_decides_or_fails_as_an_agent(chosen: Chosen, said: Completion) -> None:
     """A decision holds actions; what cannot be read is the agent's failure, never a plain exception."""
-
-    async def check() -> None:
-        log = Log()
-        agent = make(chosen, Spoken([said]), log)
-        for seen in (observation(task_of(chosen).instruction), observation(), observation()):
-            try:
-                decision = await agent.act(seen)
-            except DeskrollError as error:
-                assert error.failure is FailureClass.AGENT
-                return
-            assert isinstance(decision, Decision)
-            assert all(isinstance(each, Action) for each in decision.actions)
-            if decision.completion is not None:
-                assert decision.sent is not None, "nobody can build the request again"
-                assert decision.sent.messages <= len(log.messages)
-
-    run(check())
+    log = Log()
+    agent = make(chosen, Spoken([said]), log)
+    for seen in (observation(task_of(chosen).instruction), observation(), observation()):
+        try:
+            decision = await agent.act(seen)
+        except DeskrollError as error:
+            assert error.failure is FailureClass.AGENT
+            return
+        assert isinstance(decision, Decision)
+        assert all(isinstance(each, Action) for each in decision.actions)
+        if decision.completion is not None:
+            assert decision.sent is not None, "nobody can build the request again"
+            assert decision.sent.messages <= len(log.messages)
 
 
-def test_a_failure_of_its_model_is_not_its_own(chosen: Chosen) -> None:
+@awaited
+async def test_a_failure_of_its_model_is_not_its_own(chosen: Chosen) -> None:
     """It passes through as it is: the attempt is made again."""
     if chosen.load().protocol == NO_MODEL:
         pytest.skip("it asks no model")
-
-    async def check() -> None:
-        with pytest.raises(ModelError, match="server is down"):
-            await make(chosen, Spoken([], ModelError("the server is down"))).act(observation("Click."))
-
-    run(check())
+    with pytest.raises(ModelError, match="server is down"):
+        await make(chosen, Spoken([], ModelError("the server is down"))).act(observation("Click."))
 
 
-def test_it_can_be_cancelled(chosen: Chosen) -> None:
+@awaited
+async def test_it_can_be_cancelled(chosen: Chosen) -> None:
     """A cancellation is never swallowed."""
-
-    async def check() -> None:
-        acting = asyncio.ensure_future(make(chosen, Spoken([_SAID[0]])).act(observation("Click.")))
-        await asyncio.sleep(0)
-        if acting.done():
-            return
-        acting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await acting
-
-    run(check())
+    acting = asyncio.ensure_future(make(chosen, Spoken([_SAID[0]])).act(observation("Click.")))
+    await asyncio.sleep(0)
+    if acting.done():
+        return
+    acting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await acting
 
 
-def test_attempts_do_not_see_each_other(chosen: Chosen) -> None:
+@awaited
+async def test_attempts_do_not_see_each_other(chosen: Chosen) -> None:
     """Two agents at a time have conversations of their own."""
-
-    async def check() -> None:
-        logs = Log(), Log()
-        agents = [make(chosen, Spoken([_SAID[0]]), log) for log in logs]
-        seen = [observation(f"Task number {number}.") for number in (1, 2)]
-        await asyncio.gather(
-            *(agent.act(each) for agent, each in zip(agents, seen, strict=True)), return_exceptions=True
-        )
-        for number, log in enumerate(logs, 1):
-            assert f"Task number {3 - number}.".encode() not in b"".join(log.messages)
-
-    run(check())
+    logs = Log(), Log()
+    agents = [make(chosen, Spoken([_SAID[0]]), log) for log in logs]
+    seen = [observation(f"Task number {number}.") for number in (1, 2)]
+    await asyncio.gather(*(agent.act(each) for agent, each in zip(agents, seen, strict=True)), return_exceptions=True)
+    for number, log in enumerate(logs, 1):
+        assert f"Task number {3 - number}.".encode() not in b"".join(log.messages)

@@ -19,8 +19,8 @@ from deskroll.rollout.backends import Backend, BackendContext
 from deskroll.rollout.config import WorkerSettings
 from deskroll.rollout.orders import Order, WorkerSetup
 from deskroll.rollout.spec import Definition, EpisodeSpec
-from deskroll.testing import Chosen, run
-from deskroll.types import Decision, EpisodeKey, Observation, Task
+from deskroll.testing import Chosen, awaited
+from deskroll.types import Decision, Episode, EpisodeKey, Observation, Task
 
 HERE = "deskroll.testing.test_backend"
 
@@ -66,10 +66,13 @@ def order(number: int, *, answer: str | None = "42", isolated: bool = False) -> 
     return Order(key=key, attempt=1, task=task, spec=definition().digest, isolated=isolated)
 
 
-async def until_running(backend: Backend, count: int) -> None:
-    """Wait until so many attempts act."""
-    while sum(each.vitals.running for each in backend.workers()) < count:
+async def begin_hanging(backend: Backend) -> tuple[Order, asyncio.Future[Episode | None]]:
+    """An attempt that never ends, once it acts."""
+    hanging = order(0, answer=None)
+    work = asyncio.ensure_future(backend.run(hanging))
+    while not any(each.vitals.running for each in backend.workers()):
         await asyncio.sleep(0.02)
+    return hanging, work
 
 
 def children() -> set[int]:
@@ -80,92 +83,74 @@ def children() -> set[int]:
     return found
 
 
-def test_each_attempt_ends_with_its_episode_and_its_files(chosen: Chosen, tmp_path: Path) -> None:
+@awaited
+async def test_each_attempt_ends_with_its_episode_and_its_files(chosen: Chosen, tmp_path: Path) -> None:
     """Many at a time; what was done is in the run's folder."""
-
-    async def check() -> None:
-        async with opened(chosen, tmp_path) as backend:
-            orders = [order(number, isolated=number == 0) for number in range(12)]
-            episodes = await asyncio.gather(*map(backend.run, orders))
-            assert backend.workers(), "nobody can see what its workers do"
-        for each, ordered in zip(episodes, orders, strict=True):
-            assert each is not None
-            assert (each.key, each.attempt, each.score.value, each.failure) == (ordered.key, 1, 1.0, None)
-
-    run(check())
+    async with opened(chosen, tmp_path) as backend:
+        orders = [order(number, isolated=number == 0) for number in range(12)]
+        episodes = await asyncio.gather(*map(backend.run, orders))
+        assert backend.workers(), "nobody can see what its workers do"
+    for each, ordered in zip(episodes, orders, strict=True):
+        assert each is not None
+        assert (each.key, each.attempt, each.score.value, each.failure) == (ordered.key, 1, 1.0, None)
     assert len(list(tmp_path.glob("episodes/**/steps.jsonl"))) == 12
 
 
 @pytest.mark.parametrize("why", [None, EvaluatorError("it took too long")], ids=["unwanted", "error"])
-def test_an_attempt_that_is_stopped_ends_as_it_was_told(
+@awaited
+async def test_an_attempt_that_is_stopped_ends_as_it_was_told(
     chosen: Chosen, tmp_path: Path, why: EvaluatorError | None
 ) -> None:
     """And the others go on."""
-
-    async def check() -> None:
-        async with opened(chosen, tmp_path) as backend:
-            hanging = order(0, answer=None)
-            work = asyncio.ensure_future(backend.run(hanging))
-            await until_running(backend, 1)
-            assert backend.stop(hanging.key, 1, why)
-            episode = await work
-            assert episode is not None
-            assert episode.failure is not None
-            assert episode.failure.failure_class is (FailureClass.CANCELLED if why is None else why.failure)
-            other = await backend.run(order(1))
-            assert other is not None
-            assert other.score.value == 1.0
-
-    run(check())
+    async with opened(chosen, tmp_path) as backend:
+        hanging, work = await begin_hanging(backend)
+        assert backend.stop(hanging.key, 1, why)
+        episode = await work
+        assert episode is not None
+        assert episode.failure is not None
+        assert episode.failure.failure_class is (FailureClass.CANCELLED if why is None else why.failure)
+        other = await backend.run(order(1))
+        assert other is not None
+        assert other.score.value == 1.0
 
 
-def test_where_an_attempt_stands_can_be_written_down(chosen: Chosen, tmp_path: Path) -> None:
+@awaited
+async def test_where_an_attempt_stands_can_be_written_down(chosen: Chosen, tmp_path: Path) -> None:
     """In its folder, while it hangs."""
-
-    async def check() -> None:
-        async with opened(chosen, tmp_path) as backend:
-            hanging = order(0, answer=None)
-            work = asyncio.ensure_future(backend.run(hanging))
-            await until_running(backend, 1)
-            backend.dump(hanging.key, 1, "the contract wants to know")
-            while not any("the contract wants" in _text(each) for each in tmp_path.rglob("*") if each.is_file()):
-                await asyncio.sleep(0.05)
-            backend.stop(hanging.key, 1, None)
-            await work
-
-    run(check())
+    async with opened(chosen, tmp_path) as backend:
+        hanging, work = await begin_hanging(backend)
+        backend.dump(hanging.key, 1, "the contract wants to know")
+        while not any("the contract wants" in _text(each) for each in tmp_path.rglob("*") if each.is_file()):
+            await asyncio.sleep(0.05)
+        backend.stop(hanging.key, 1, None)
+        await work
 
 
 def _text(path: Path) -> str:
     return path.read_text(errors="replace") if path.suffix in (".txt", ".json", ".jsonl", "") else ""
 
 
-def test_giving_back_says_how_many_come_to_their_end(chosen: Chosen, tmp_path: Path) -> None:
+@awaited
+async def test_giving_back_says_how_many_come_to_their_end(chosen: Chosen, tmp_path: Path) -> None:
     """What has begun goes on; nothing is lost between the two."""
-
-    async def check() -> None:
-        async with opened(chosen, tmp_path) as backend:
-            hanging = order(0, answer=None)
-            work = asyncio.ensure_future(backend.run(hanging))
-            await until_running(backend, 1)
-            assert await backend.give_back([(hanging.key, 1)]) == 1
-            backend.stop(hanging.key, 1, None)
-            assert await work is not None
-
-    run(check())
+    async with opened(chosen, tmp_path) as backend:
+        hanging, work = await begin_hanging(backend)
+        assert await backend.give_back([(hanging.key, 1)]) == 1
+        backend.stop(hanging.key, 1, None)
+        assert await work is not None
 
 
 def test_nothing_that_it_started_is_left(chosen: Chosen, tmp_path: Path) -> None:
     """Whatever was running when the block was left."""
     before = children()
 
+    @awaited
     async def check() -> None:
         async with opened(chosen, tmp_path) as backend:
             assert json.dumps([each.name for each in backend.workers()])
-            work = asyncio.ensure_future(backend.run(order(0, answer=None)))
-            await until_running(backend, 1)
+            _, work = await begin_hanging(backend)
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
 
-    run(check())
+    check()
     assert children() <= before

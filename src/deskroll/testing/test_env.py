@@ -15,7 +15,7 @@ from deskroll.desktops.providers.sim.provider import SimProvider
 from deskroll.envs import Ending, Env, EnvContext, TurnResult
 from deskroll.errors import ActionError, DeskrollError, FailureClass, InputError
 from deskroll.tasks import load_tasks
-from deskroll.testing import Chosen, run
+from deskroll.testing import Chosen, awaited
 from deskroll.types import Observation, Score, StopReason, Task, Tool, ToolRequest
 
 _JUNK = ("", "{", "null", "[]", '"text"', "{}", '{"no_such_argument": 1}', "[" * 5000)
@@ -73,15 +73,12 @@ def test_a_task_of_another_kind_is_refused_or_taken_but_never_a_crash(chosen: Ch
         assert str(error)
 
 
-def test_its_tools_are_described_for_a_model(chosen: Chosen) -> None:
+@awaited
+async def test_its_tools_are_described_for_a_model(chosen: Chosen) -> None:
     """Names are unique, parameters are a JSON schema, and an attempt has what was announced for it."""
     announced = list(chosen.load().offered(chosen.settings()))
-
-    async def check() -> list[Tool]:
-        async with live(chosen) as env:
-            return list(env.tools)
-
-    tools = run(check())
+    async with live(chosen) as env:
+        tools = list(env.tools)
     for tool in (*announced, *tools):
         assert isinstance(tool, Tool)
         assert tool.name.replace("_", "").replace("-", "").isalnum()
@@ -92,48 +89,39 @@ def test_its_tools_are_described_for_a_model(chosen: Chosen) -> None:
     assert {tool.name for tool in announced} <= set(names)
 
 
-def test_the_beginning_shows_the_instruction(chosen: Chosen) -> None:
+@awaited
+async def test_the_beginning_shows_the_instruction(chosen: Chosen) -> None:
     """Agents learn what to do from the first observation alone."""
-
-    async def check() -> Observation:
-        async with live(chosen) as env:
-            return await env.reset()
-
-    seen = run(check())
+    async with live(chosen) as env:
+        seen = await env.reset()
     assert isinstance(seen, Observation)
     assert seen.instruction.strip()
 
 
-def test_a_call_that_is_no_call_is_told_to_the_model(chosen: Chosen) -> None:
+@awaited
+async def test_a_call_that_is_no_call_is_told_to_the_model(chosen: Chosen) -> None:
     """An unknown tool and arguments of any shape are an `ActionError` or actions, never a bug."""
-
-    async def check() -> None:
-        async with live(chosen) as env:
-            await env.reset()
-            with pytest.raises(ActionError):
-                env.decode(call("no_such_tool"))
-            for tool in env.tools:
-                for junk in _JUNK:
-                    try:
-                        list(env.decode(call(tool.name, junk)))
-                    except ActionError as error:
-                        assert str(error)
-
-    run(check())
+    async with live(chosen) as env:
+        await env.reset()
+        with pytest.raises(ActionError):
+            env.decode(call("no_such_tool"))
+        for tool in env.tools:
+            for junk in _JUNK:
+                try:
+                    list(env.decode(call(tool.name, junk)))
+                except ActionError as error:
+                    assert str(error)
 
 
 @pytest.mark.parametrize(
     ("last", "stop"), [(Answer(text="42"), StopReason.ANSWER), (Done(), StopReason.DONE), (Fail(), StopReason.FAIL)]
 )
-def test_what_ends_an_episode_ends_it(chosen: Chosen, last: Answer | Done | Fail, stop: StopReason) -> None:
+@awaited
+async def test_what_ends_an_episode_ends_it(chosen: Chosen, last: Answer | Done | Fail, stop: StopReason) -> None:
     """With the reason, and the answer where there is one."""
-
-    async def check() -> TurnResult:
-        async with live(chosen) as env:
-            await env.reset()
-            return await env.step([last])
-
-    turn = run(check())
+    async with live(chosen) as env:
+        await env.reset()
+        turn = await env.step([last])
     assert isinstance(turn, TurnResult)
     assert turn.stop is not None
     if turn.stop is StopReason.ANSWER:
@@ -141,35 +129,28 @@ def test_what_ends_an_episode_ends_it(chosen: Chosen, last: Answer | Done | Fail
         assert turn.answer == "42"
 
 
-def test_each_action_has_a_result_and_one_that_cannot_be_done_says_so(chosen: Chosen) -> None:
+@awaited
+async def test_each_action_has_a_result_and_one_that_cannot_be_done_says_so(chosen: Chosen) -> None:
     """Also an action that the environment has no use for: that is told, and the episode goes on."""
-
-    async def check() -> TurnResult:
-        async with live(chosen) as env:
-            await env.reset()
-            return await env.step([Wait(seconds=0.0), Click(x=5, y=5)])
-
-    turn = run(check())
+    async with live(chosen) as env:
+        await env.reset()
+        turn = await env.step([Wait(seconds=0.0), Click(x=5, y=5)])
     if turn.stop is None:
         assert len(turn.observation.results) == 2
 
 
-def test_every_attempt_has_a_score_or_a_reason_why_not(chosen: Chosen) -> None:
+@awaited
+async def test_every_attempt_has_a_score_or_a_reason_why_not(chosen: Chosen) -> None:
     """A number from 0 to 1; a score is never silent. A wrong answer is not the full score."""
-
-    async def check() -> list[Score]:
-        scores = []
-        for ending in (
-            Ending(stop=StopReason.ANSWER, answer="surely not this"),
-            Ending(stop=StopReason.FAIL),
-            Ending(stop=StopReason.MAX_TURNS),
-        ):
-            async with live(chosen) as env:
-                await env.reset()
-                scores.append(await env.score(ending))
-        return scores
-
-    scores = run(check())
+    scores = []
+    for ending in (
+        Ending(stop=StopReason.ANSWER, answer="surely not this"),
+        Ending(stop=StopReason.FAIL),
+        Ending(stop=StopReason.MAX_TURNS),
+    ):
+        async with live(chosen) as env:
+            await env.reset()
+            scores.append(await env.score(ending))
     for score in scores:
         assert isinstance(score, Score)
         assert score.reason.strip()
@@ -177,46 +158,37 @@ def test_every_attempt_has_a_score_or_a_reason_why_not(chosen: Chosen) -> None:
     assert scores[0].value != 1.0, "an attempt that did nothing right has the full score"
 
 
-def test_it_can_be_closed_whatever_came_before(chosen: Chosen) -> None:
+@awaited
+async def test_it_can_be_closed_whatever_came_before(chosen: Chosen) -> None:
     """Before its reset, and after a step that was cancelled."""
-
-    async def check() -> None:
-        async with live(chosen):
-            pass
-        async with live(chosen) as env:
-            await env.reset()
-            step = asyncio.ensure_future(env.step([Wait(seconds=0.0)]))
-            await asyncio.sleep(0)
-            step.cancel()
-            await asyncio.gather(step, return_exceptions=True)
-
-    run(check())
+    async with live(chosen):
+        pass
+    async with live(chosen) as env:
+        await env.reset()
+        step = asyncio.ensure_future(env.step([Wait(seconds=0.0)]))
+        await asyncio.sleep(0)
+        step.cancel()
+        await asyncio.gather(step, return_exceptions=True)
 
 
-def test_attempts_do_not_see_each_other(chosen: Chosen) -> None:
+@awaited
+async def test_attempts_do_not_see_each_other(chosen: Chosen) -> None:
     """Two at a time: one ends, and the other goes on."""
-
-    async def check() -> None:
-        async with live(chosen) as second:
-            async with live(chosen, at=1) as first:
-                await asyncio.gather(first.reset(), second.reset())
-                await first.step([Done()])
-            assert isinstance(await second.step([Answer(text="x")]), TurnResult)
-
-    run(check())
+    async with live(chosen) as second:
+        async with live(chosen, at=1) as first:
+            await asyncio.gather(first.reset(), second.reset())
+            await first.step([Done()])
+        assert isinstance(await second.step([Answer(text="x")]), TurnResult)
 
 
-def test_what_fails_carries_whose_fault_it_was(chosen: Chosen) -> None:
+@awaited
+async def test_what_fails_carries_whose_fault_it_was(chosen: Chosen) -> None:
     """A tool that is called with nonsense answers, or raises an error with a failure class; nothing else."""
-
-    async def check() -> None:
-        async with live(chosen) as env:
-            await env.reset()
-            for tool in env.tools:
-                try:
-                    actions = env.decode(call(tool.name, "{}"))
-                    await env.step(actions)
-                except DeskrollError as error:
-                    assert error.failure in tuple(FailureClass)
-
-    run(check())
+    async with live(chosen) as env:
+        await env.reset()
+        for tool in env.tools:
+            try:
+                actions = env.decode(call(tool.name, "{}"))
+                await env.step(actions)
+            except DeskrollError as error:
+                assert error.failure in tuple(FailureClass)

@@ -15,7 +15,7 @@ from deskroll.models.base import EndpointLoad, ModelCall, Sampling
 from deskroll.models.messages import Message
 from deskroll.models.plugin import ModelPlugin
 from deskroll.models.settings import ModelSettings
-from deskroll.testing import Chosen, run
+from deskroll.testing import Chosen, awaited
 from deskroll.types import Completion
 
 QUESTION = [Message.user("Say a word.").sent]
@@ -37,78 +37,63 @@ async def answering(chosen: Chosen) -> AsyncIterator[ModelPlugin]:
             yield model
 
 
-def test_it_answers(chosen: Chosen) -> None:
+@awaited
+async def test_it_answers(chosen: Chosen) -> None:
     """With and without tools; who answered is said."""
-
-    async def check() -> None:
-        async with answering(chosen) as model:
-            assert all(isinstance(name, str) for name in await model.check())
-            for tools in (None, TOOLS):
-                said = await model.complete(QUESTION, tools)
-                assert isinstance(said, Completion)
-                assert said.text or said.tool_calls
-                assert said.tries >= 1
-
-    run(check())
+    async with answering(chosen) as model:
+        assert all(isinstance(name, str) for name in await model.check())
+        for tools in (None, TOOLS):
+            said = await model.complete(QUESTION, tools)
+            assert isinstance(said, Completion)
+            assert said.text or said.tool_calls
+            assert said.tries >= 1
 
 
-def test_a_call_has_its_own_sampling_and_seed(chosen: Chosen) -> None:
+@awaited
+async def test_a_call_has_its_own_sampling_and_seed(chosen: Chosen) -> None:
     """What does not fit a server is left out, never refused."""
-
-    async def check() -> None:
-        async with answering(chosen) as model:
-            sampling = Sampling(temperature=0.5, top_p=0.9, max_tokens=64, stop=("END",), seed=7)
-            said = await model.complete(QUESTION, call=ModelCall(sampling=sampling, session="contract"))
-            assert said.seed in (None, 7)
-
-    run(check())
+    async with answering(chosen) as model:
+        sampling = Sampling(temperature=0.5, top_p=0.9, max_tokens=64, stop=("END",), seed=7)
+        said = await model.complete(QUESTION, call=ModelCall(sampling=sampling, session="contract"))
+        assert said.seed in (None, 7)
 
 
-def test_many_ask_at_a_time_and_nothing_is_left_open(chosen: Chosen) -> None:
+@awaited
+async def test_many_ask_at_a_time_and_nothing_is_left_open(chosen: Chosen) -> None:
     """All are answered, and it says so."""
-
-    async def check() -> None:
-        async with answering(chosen) as model:
-            said = await asyncio.gather(*(model.complete(QUESTION) for _ in range(8)))
-            assert len(said) == 8
-            assert isinstance(model.load(), EndpointLoad)
-            assert model.load().in_flight == 0
-
-    run(check())
+    async with answering(chosen) as model:
+        said = await asyncio.gather(*(model.complete(QUESTION) for _ in range(8)))
+        assert len(said) == 8
+        assert isinstance(model.load(), EndpointLoad)
+        assert model.load().in_flight == 0
 
 
-def test_a_call_that_nobody_wants_any_more_ends(chosen: Chosen) -> None:
+@awaited
+async def test_a_call_that_nobody_wants_any_more_ends(chosen: Chosen) -> None:
     """By its deadline, or cancelled; the next one is answered."""
-
-    async def check() -> None:
-        async with answering(chosen) as model:
-            with pytest.raises(ModelError):
-                await model.complete(QUESTION, call=ModelCall(deadline=running_time() - 1))
-            asking = asyncio.ensure_future(model.complete(QUESTION))
-            await asyncio.sleep(0)
-            if not asking.done():  # one that never waits has answered already
-                asking.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await asking
-            assert isinstance(await model.complete(QUESTION), Completion)
-
-    run(check())
+    async with answering(chosen) as model:
+        with pytest.raises(ModelError):
+            await model.complete(QUESTION, call=ModelCall(deadline=running_time() - 1))
+        asking = asyncio.ensure_future(model.complete(QUESTION))
+        await asyncio.sleep(0)
+        if not asking.done():  # one that never waits has answered already
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+        assert isinstance(await model.complete(QUESTION), Completion)
 
 
-def test_a_server_that_is_not_there_is_the_models_failure(chosen: Chosen) -> None:
+@awaited
+async def test_a_server_that_is_not_there_is_the_models_failure(chosen: Chosen) -> None:
     """Not a plain exception; and it is said what to set."""
-
-    async def check() -> None:
-        gone = settings_of(chosen).model_copy(update={"base_url": "http://127.0.0.1:9/v1", "retries": 0})
-        kind = chosen.load()
-        async with kind(gone) as model:
-            try:
-                assert isinstance(await model.complete(QUESTION), Completion)  # one that needs no server
-            except ModelError as error:
-                assert str(error)
-        assert kind.how_to_reach("model")
-
-    run(check())
+    gone = settings_of(chosen).model_copy(update={"base_url": "http://127.0.0.1:9/v1", "retries": 0})
+    kind = chosen.load()
+    async with kind(gone) as model:
+        try:
+            assert isinstance(await model.complete(QUESTION), Completion)  # one that needs no server
+        except ModelError as error:
+            assert str(error)
+    assert kind.how_to_reach("model")
 
 
 def test_an_option_that_it_does_not_have_is_refused(chosen: Chosen) -> None:

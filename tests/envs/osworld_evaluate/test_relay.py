@@ -19,7 +19,7 @@ from deskroll.desktops.base import Address
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.envs.base import Ending
 from deskroll.envs.osworld.evaluate import evaluate
-from deskroll.envs.osworld.evaluate.bounds import LARGEST_FILE
+from deskroll.envs.osworld.evaluate.running import LARGEST_FILE
 from deskroll.envs.osworld.evaluate.upstream.process import Worker
 from deskroll.envs.osworld.evaluate.upstream.relay import serve_desktop
 from deskroll.errors import DeathCause, DesktopError, DesktopLost, DesktopTimeout, EvaluatorError, GuestError, LeaseLost

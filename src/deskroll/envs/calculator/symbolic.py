@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import decimal
 import itertools
+import operator
 import re
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -34,6 +36,10 @@ _CONSTANTS: dict[str, Any] = {
 }  # fmt: skip
 _RELATIONS: dict[type[ast.cmpop], Any] = {
     ast.Eq: sympy.Eq, ast.NotEq: sympy.Ne, ast.Lt: sympy.Lt, ast.LtE: sympy.Le, ast.Gt: sympy.Gt, ast.GtE: sympy.Ge,
+}  # fmt: skip
+_OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: lambda left, right: sympy.floor(left / right), ast.Mod: sympy.Mod, ast.Pow: power,
 }  # fmt: skip
 
 
@@ -158,22 +164,9 @@ def _combined(op: ast.operator, left: Any, right: Any) -> Any:
         raise Refused("lists cannot be combined; write Matrix([[1, 2], [3, 4]]) for a matrix")
     if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and right == 0:
         raise ZeroDivisionError
-    match op:
-        case ast.Add():
-            return left + right
-        case ast.Sub():
-            return left - right
-        case ast.Mult():
-            return left * right
-        case ast.Div():
-            return left / right
-        case ast.FloorDiv():
-            return sympy.floor(left / right)
-        case ast.Mod():
-            return sympy.Mod(left, right)
-        case ast.Pow():
-            return power(left, right)
-    raise Refused(f"there is no {type(op).__name__} here")
+    if type(op) not in _OPERATIONS:
+        raise Refused(f"there is no {type(op).__name__} here")
+    return _OPERATIONS[type(op)](left, right)
 
 
 def _shown(value: Any) -> str:

@@ -2,6 +2,8 @@
 
 Guarantees: whatever code does, a call returns a text within its time limit and a few seconds. Waiting for a start or
 for a free core does not count as the code's time. No more calls compute at once in one event loop than there are cores.
+
+`run_once` is for code that is called and not talked to: in a sandbox of its own, which ends with it.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from deskroll.envs.interpreter.output import Said
 from deskroll.envs.interpreter.process import Outcome, Process
 from deskroll.envs.interpreter.sandbox import Limits
 from deskroll.errors import SetupError
+from deskroll.types import Record
 
 _LOST = "the interpreter was started anew: names, imports and files are lost"
 _permits: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = weakref.WeakKeyDictionary()
 """Cores are shared by all interpreters of a loop, whoever made them."""
 
 
-def permit() -> asyncio.Semaphore:
+def _permit() -> asyncio.Semaphore:
     """A core's worth of computing, of the running loop's."""
     loop = asyncio.get_running_loop()
     return _permits.setdefault(loop, asyncio.Semaphore(len(os.sched_getaffinity(0))))
@@ -39,7 +42,7 @@ class Interpreter:
 
     async def run(self, snippets: Sequence[str]) -> str:
         """Run snippets in order, and show what each printed and gave; `SetupError` where no sandbox can be had."""
-        async with self._turn, permit():
+        async with self._turn, _permit():
             process, note = await self._ready()
             self._usable = False  # until this call has come to a good end
             try:
@@ -117,3 +120,32 @@ class Interpreter:
 def _joined(text: str, note: str) -> str:
     text = text.rstrip("\n")
     return "\n".join(filter(None, (text, note))) or "(no output)"
+
+
+class Once(Record, frozen=True):
+    """What came of it."""
+
+    shown: str
+    """The value of the last snippet, or its traceback, as Python shows them."""
+    note: str = ""
+    """Why it did not come to its end; empty where it did."""
+
+
+async def run_once(limits: Limits, snippets: Sequence[str]) -> Once:
+    """Run snippets in order, all within the limits; `SetupError` where no sandbox can be had."""
+    async with _permit():
+        process = Process(limits)
+        try:
+            await process.ready()
+            deadline, said = running_time() + limits.timeout, Said(limits.output_chars)
+            for place, source in enumerate(snippets, 1):
+                said = Said(limits.output_chars)
+                left = max(deadline - running_time(), 0.0)
+                outcome = await process.run(source, left, said, last=place == len(snippets))
+                if outcome is Outcome.GONE:
+                    return Once(shown=said.text(), note=await process.how_it_ended())
+                if outcome is not Outcome.DONE:
+                    return Once(shown=said.text(), note=f"it took more than {limits.timeout:g} s")
+            return Once(shown=said.shown.text())
+        finally:
+            await process.end()

@@ -14,10 +14,10 @@ from typing import ClassVar
 
 import msgspec
 
-from deskroll.actions import Action, Answer, Done, Fail
-from deskroll.desktops.base import ActionResult, DesktopSpec, Settle, StepResult
+from deskroll.actions import Action, Answer
+from deskroll.desktops.base import DesktopSpec, Settle, StepResult
 from deskroll.envs.answers import judge_answer
-from deskroll.envs.base import Ending, Env, EnvContext, TurnResult
+from deskroll.envs.base import STOPS, Ending, Env, EnvContext, TurnResult
 from deskroll.envs.osworld.evaluate import (
     check_evaluator,
     close_workers,
@@ -31,7 +31,7 @@ from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import SetupContext, bundled_files, check_steps, perform
 from deskroll.errors import GuestError, InputError, SetupError
 from deskroll.host.below import read_below
-from deskroll.types import Observation, Score, Stage, StopReason, Task, Tool, ToolRequest
+from deskroll.types import Observation, Score, Stage, Task, Tool, ToolRequest
 
 _log = logging.getLogger(__name__)
 _SIMULATED = (
@@ -149,13 +149,14 @@ class OSWorldEnv(Env):
     async def step(self, actions: Sequence[Action]) -> TurnResult:
         """Act, let the screen settle, look; one of DONE, FAIL and an answer ends the episode."""
         doing = list(actions)
-        end = next((n for n, each in enumerate(doing) if isinstance(each, Done | Fail | Answer)), None)
+        end = next((n for n, each in enumerate(doing) if type(each) in STOPS), None)
         last = doing[end] if end is not None else None
         doing = doing[:end]
         if last is not None and not doing:
             return _ended(last, Observation(), StepResult())
         seen = await self._desktop.step(doing, settle=self._settle, observe=self._view.observe)
-        observation = await self._view.show(seen, [_result(each) for each in seen.results])
+        results = [each.output if each.ok else f"error: {each.error}" for each in seen.results]
+        observation = await self._view.show(seen, results)
         return _ended(last, observation, seen)
 
     async def score(self, ending: Ending) -> Score:
@@ -185,19 +186,9 @@ def _wished(task: Task, name: str) -> bool:
 
 
 def _ended(last: Action | None, observation: Observation, seen: StepResult) -> TurnResult:
-    stop, answer = None, None
-    match last:
-        case Done():
-            stop = StopReason.DONE
-        case Fail():
-            stop = StopReason.FAIL
-        case Answer(text=text):
-            stop, answer = StopReason.ANSWER, text
+    stop = None if last is None else STOPS[type(last)]
+    answer = last.text if isinstance(last, Answer) else None
     waited = sum(seen.seconds.get(part, 0.0) for part in ("settle", "look", "tree"))
     return TurnResult(
         observation=observation, stop=stop, answer=answer, seconds={Stage.SETTLE: waited}, settled=str(seen.settle)
     )
-
-
-def _result(result: ActionResult) -> str:
-    return result.output if result.ok else f"error: {result.error}"

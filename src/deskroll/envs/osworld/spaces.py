@@ -17,17 +17,19 @@ from deskroll.envs.osworld.tags import Marks, decode_tagged, place_of
 from deskroll.errors import ActionError
 from deskroll.types import Tool
 
+_USE = "Use the mouse and the keyboard of the computer whose screen you see. Coordinates are pixels of the screen."
 _BOXES = "On the screen elements are in boxes with numbers."
 _MARK = {"type": "integer", "minimum": 1, "description": "The number of a box on the screen, instead of coordinates."}
+
+
+def _parameters(required: str, properties: Mapping[str, object]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [required]}
 
 
 def _with(tool: Tool, words: str, properties: Mapping[str, object]) -> Tool:
     """The tool with more to say, and with these parameters, too."""
     parameters = {**tool.parameters, "properties": {**tool.parameters["properties"], **properties}}
     return msgspec.structs.replace(tool, description=f"{tool.description} {words}", parameters=parameters)
-
-
-# --- computer_13 -----------------------------------------------------------------------------------------------------
 
 
 def _described() -> str:
@@ -38,33 +40,29 @@ def _described() -> str:
     return "; ".join([*lines, "WAIT([seconds])", "DONE()", "FAIL()"])
 
 
-_COMPUTER_13 = Tool(
-    name="computer",
-    description=(
-        "Use the mouse and the keyboard of the computer whose screen you see. Coordinates are pixels of the screen. "
-        "Call it with DONE when the task is done, with FAIL when it cannot be done. "
-        f"Actions and their parameters ([optional]): {_described()}."
-    ),
-    parameters={
-        "type": "object",
-        "properties": {
-            "action_type": {
-                "type": "string",
-                "enum": [*(str(kind.__struct_config__.tag) for kind in COMPUTER_ACTIONS), "WAIT", "DONE", "FAIL"],
-            },
-            "parameters": {"type": "object", "description": "The action's own parameters, by name."},
-        },
-        "required": ["action_type"],
-    },
-)
-_MARKED_13 = _with(_COMPUTER_13, f"{_BOXES} Instead of x and y, give mark: the number of a box.", {"mark": _MARK})
-
-
 class Computer13(ActionSpace):
     """OSWorld's actions, by name."""
 
-    tool: ClassVar[Tool] = _COMPUTER_13
-    marked_tool: ClassVar[Tool | None] = _MARKED_13
+    tool: ClassVar[Tool] = Tool(
+        name="computer",
+        description=(
+            f"{_USE} Call it with DONE when the task is done, with FAIL when it cannot be done. "
+            f"Actions and their parameters ([optional]): {_described()}."
+        ),
+        parameters=_parameters(
+            "action_type",
+            {
+                "action_type": {
+                    "type": "string",
+                    "enum": [*(str(kind.__struct_config__.tag) for kind in COMPUTER_ACTIONS), "WAIT", "DONE", "FAIL"],
+                },
+                "parameters": {"type": "object", "description": "The action's own parameters, by name."},
+            },
+        ),
+    )
+    marked_tool: ClassVar[Tool | None] = _with(
+        tool, f"{_BOXES} Instead of x and y, give mark: the number of a box.", {"mark": _MARK}
+    )
 
     def actions(self, arguments: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
         """See `ActionSpace`."""
@@ -77,34 +75,23 @@ class Computer13(ActionSpace):
         return (computer13.decode(given, width, height),)
 
 
-# --- pyautogui -------------------------------------------------------------------------------------------------------
-
-
-_PYAUTOGUI = Tool(
-    name="run_pyautogui",
-    description=(
-        "Run Python code with pyautogui on the computer whose screen you see; it is imported already, and so is time. "
-        "Coordinates are pixels of the screen. Nothing of one call is there in the next. Instead of code: WAIT, DONE "
-        "when the task is done, FAIL when it cannot be done."
-    ),
-    parameters={
-        "type": "object",
-        "properties": {"code": {"type": "string", "description": "e.g. pyautogui.click(100, 200)"}},
-        "required": ["code"],
-    },
-)
-_MARKED_PYAUTOGUI = _with(
-    _PYAUTOGUI,
-    f"{_BOXES} tag_3 is the middle of the box with the number 3, as a tuple (x, y): pyautogui.click(tag_3).",
-    {"code": {"type": "string", "description": "e.g. pyautogui.click(tag_3)"}},
-)
-
-
 class Pyautogui(ActionSpace):
     """Python code with pyautogui."""
 
-    tool: ClassVar[Tool] = _PYAUTOGUI
-    marked_tool: ClassVar[Tool | None] = _MARKED_PYAUTOGUI
+    tool: ClassVar[Tool] = Tool(
+        name="run_pyautogui",
+        description=(
+            "Run Python code with pyautogui on the computer whose screen you see; it is imported already, and so is "
+            "time. Coordinates are pixels of the screen. Nothing of one call is there in the next. Instead of code: "
+            "WAIT, DONE when the task is done, FAIL when it cannot be done."
+        ),
+        parameters=_parameters("code", {"code": {"type": "string", "description": "e.g. pyautogui.click(100, 200)"}}),
+    )
+    marked_tool: ClassVar[Tool | None] = _with(
+        tool,
+        f"{_BOXES} tag_3 is the middle of the box with the number 3, as a tuple (x, y): pyautogui.click(tag_3).",
+        {"code": {"type": "string", "description": "e.g. pyautogui.click(tag_3)"}},
+    )
 
     def actions(self, arguments: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
         """See `ActionSpace`."""
@@ -116,37 +103,28 @@ class Pyautogui(ActionSpace):
         )
 
 
-# --- claude_computer_use ---------------------------------------------------------------------------------------------
-
-
-_CLAUDE = Tool(
-    name="computer",
-    description=(
-        "Use the mouse and the keyboard of the computer whose screen you see. Coordinates are pixels of the screen. "
-        "action: done when the task is done, fail when it cannot be done."
-    ),
-    parameters={
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": list(claude.ACTIONS)},
-            "coordinate": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
-            "start_coordinate": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
-            "text": {"type": "string", "description": "What to type, a key or keys such as ctrl+s, or keys held."},
-            "scroll_direction": {"type": "string", "enum": ["up", "down", "left", "right"]},
-            "scroll_amount": {"type": "integer"},
-            "duration": {"type": "number", "description": "Seconds, of wait and hold_key."},
-        },
-        "required": ["action"],
-    },
-)
-_MARKED_CLAUDE = _with(_CLAUDE, f"{_BOXES} Instead of coordinate, give mark: the number of a box.", {"mark": _MARK})
-
-
 class ClaudeComputerUse(ActionSpace):
     """The actions of Anthropic's computer tool."""
 
-    tool: ClassVar[Tool] = _CLAUDE
-    marked_tool: ClassVar[Tool | None] = _MARKED_CLAUDE
+    tool: ClassVar[Tool] = Tool(
+        name="computer",
+        description=f"{_USE} action: done when the task is done, fail when it cannot be done.",
+        parameters=_parameters(
+            "action",
+            {
+                "action": {"type": "string", "enum": list(claude.ACTIONS)},
+                "coordinate": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
+                "start_coordinate": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
+                "text": {"type": "string", "description": "What to type, a key or keys such as ctrl+s, or keys held."},
+                "scroll_direction": {"type": "string", "enum": ["up", "down", "left", "right"]},
+                "scroll_amount": {"type": "integer"},
+                "duration": {"type": "number", "description": "Seconds, of wait and hold_key."},
+            },
+        ),
+    )
+    marked_tool: ClassVar[Tool | None] = _with(
+        tool, f"{_BOXES} Instead of coordinate, give mark: the number of a box.", {"mark": _MARK}
+    )
 
     def actions(self, arguments: Mapping[str, Any], width: int, height: int, marks: Marks | None) -> Sequence[Action]:
         """See `ActionSpace`."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-import warnings
 from collections.abc import Mapping, Sequence
 
 from deskroll.actions import Action, Script, pyautogui_code
@@ -34,16 +33,14 @@ def decode_tagged(source: str, width: int, height: int, marks: Marks) -> list[Ac
     """The actions of a source that may name marks."""
     if source[:1].isspace():
         source = textwrap.dedent(source)
+    body = pyautogui_code.parse(source)
+    tags = _used(body, marks)
     try:
-        with warnings.catch_warnings():  # what a model's source warns of is its own business
-            warnings.simplefilter("ignore")
-            body = ast.parse(source).body
-        tags = _used(body, marks)
         if tags:
             actions = pyautogui_code.decode(_filled(body, tags), width, height)
             if not any(isinstance(each, Script) for each in actions):
                 return actions
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (ValueError, RecursionError, MemoryError):
         tags = {}  # decode knows how to say it
     given = "; ".join(f"{name}=({x}, {y})" for name, (x, y) in sorted(tags.items()))
     return pyautogui_code.decode(f"{given}\n{source}" if given else source, width, height)

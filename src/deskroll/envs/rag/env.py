@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
-from deskroll.envs.base import EnvContext
 from deskroll.envs.rag.index import Hit
 from deskroll.envs.rag.settings import MOST_RESULTS, RagSettings
 from deskroll.envs.rag.shelf import Shelf
@@ -34,10 +33,7 @@ class RagEnv(ToolEnv):
     """A question and documents to find the answer in."""
 
     Settings: ClassVar[type[ToolSettings]] = RagSettings
-
-    def __init__(self, task: Task, settings: RagSettings, context: EnvContext | None = None) -> None:
-        self._rag = settings
-        super().__init__(task, settings, context)
+    settings: RagSettings
 
     @staticmethod
     def check_task(task: Task) -> None:
@@ -46,43 +42,36 @@ class RagEnv(ToolEnv):
         _own_corpus(task)
 
     @staticmethod
-    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> str:
+    def prepare(tasks: Sequence[Task], settings: RagSettings, folder: Path) -> str:
         """Build every index that the tasks need, and open it; returns a digest of them all."""
-        rag = _checked(settings)
         corpora: dict[str, Path] = {}
         for task in tasks:
             try:
-                corpora[_own_corpus(task) or ""] = _there(_corpus(task, rag, folder), task)
+                corpora[_own_corpus(task) or ""] = _there(_corpus(task, settings, folder), task)
             except InputError as error:
                 raise InputError(f"task {task.id!r}: {error}") from None
-        found = [(own, _SHELF.renew(path, rag).name) for own, path in sorted(corpora.items())]
+        found = [(own, _SHELF.renew(path, settings).name) for own, path in sorted(corpora.items())]
         return hashlib.blake2b(msgspec.json.encode(found), digest_size=16).hexdigest() if found else ""
 
     def functions(self) -> Mapping[str, ToolFunction]:
         """The search."""
         description = (
             "Search the documents for passages about a query; each result has its source, title, score and text. "
-            f"top_k: how many (at most {MOST_RESULTS}; {self._rag.top_k} unless you say)."
+            f"top_k: how many (at most {MOST_RESULTS}; {self.settings.top_k} unless you say)."
         )
         return {"local_search": ToolFunction("local_search", description, Search, self._search)}
 
     async def reset(self) -> Observation:
         """Open the documents' index and show the question."""
-        await _SHELF.index(self._path(), self._rag)
+        await _SHELF.index(self._path(), self.settings)
         return await super().reset()
 
     def _path(self) -> Path:
-        return _corpus(self.task, self._rag, self.context.folder)
+        return _corpus(self.task, self.settings, self.context.folder)
 
     async def _search(self, given: Search) -> str:
-        most = given.top_k or self._rag.top_k
-        return _told(await _SHELF.search(self._path(), self._rag, given.query, most))
-
-
-def _checked(settings: ToolSettings) -> RagSettings:
-    if not isinstance(settings, RagSettings):
-        raise TypeError(f"{type(settings).__name__} holds no options of retrieval")
-    return settings
+        most = given.top_k or self.settings.top_k
+        return _told(await _SHELF.search(self._path(), self.settings, given.query, most))
 
 
 def _own_corpus(task: Task) -> str | None:

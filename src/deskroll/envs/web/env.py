@@ -57,11 +57,11 @@ class WebEnv(ToolEnv):
     """A question and the web."""
 
     Settings: ClassVar[type[ToolSettings]] = WebSettings
+    settings: WebSettings
 
     def __init__(
         self, task: Task, settings: WebSettings, context: EnvContext | None = None, outside: Outside | None = None
     ) -> None:
-        self._web_settings = settings
         self._outside = outside or Outside()
         self._open = AsyncExitStack()
         self._web: Web | None = None
@@ -81,10 +81,8 @@ class WebEnv(ToolEnv):
         mirror_of(task)
 
     @staticmethod
-    def prepare(tasks: Sequence[Task], settings: ToolSettings, folder: Path) -> str:
+    def prepare(tasks: Sequence[Task], settings: WebSettings, folder: Path) -> str:
         """Check what the tasks need: the mirrors, whose digest is returned, and something to search with else."""
-        if not isinstance(settings, WebSettings):
-            raise TypeError(f"{type(settings).__name__} are not WebSettings")
         if importlib.util.find_spec("trafilatura") is None:
             raise MissingDependency("env 'web' needs the module 'trafilatura': pip install 'deskroll[web]'")
         roots = {mirror_of(task): _root(task, settings, folder) for task in tasks}
@@ -107,7 +105,7 @@ class WebEnv(ToolEnv):
 
     async def _opened(self) -> Web:
         if self._web is None:
-            settings = self._web_settings
+            settings = self.settings
             root = _root(self.task, settings, self.context.folder)
             if root is not None:
                 self._web = Mirror(root, top_k=settings.top_k, most_bytes=int(settings.page_mb * 1_000_000))
@@ -128,8 +126,8 @@ class WebEnv(ToolEnv):
 
     async def _visit(self, asked: Visit) -> str:
         web = await self._opened()
-        reader = Reader(self._web_settings, self.context.model)
-        room = min(self._web_settings.page_chars, LONGEST_RESULT // len(asked.urls) - _FRAME)
+        reader = Reader(self.settings, self.context.model)
+        room = min(self.settings.page_chars, LONGEST_RESULT // len(asked.urls) - _FRAME)
 
         async def one(number: int, address: str) -> str:
             page = await web.fetch(address)
@@ -142,7 +140,7 @@ class WebEnv(ToolEnv):
 
     async def _each(self, one: Callable[[int, str], Awaitable[str]], given: Sequence[str]) -> str:
         """The result of each, in order; some at a time."""
-        permits = asyncio.Semaphore(self._web_settings.parallel)
+        permits = asyncio.Semaphore(self.settings.parallel)
 
         async def told(number: int, what: str) -> str:
             async with permits:

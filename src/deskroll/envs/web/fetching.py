@@ -8,8 +8,6 @@ no credentials and no proxy of the environment is used; what goes wrong is a `Pa
 from __future__ import annotations
 
 import http
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
 from yarl import URL
@@ -35,9 +33,21 @@ _HEADERS = {
     "Accept-Encoding": ACCEPTED,
 }
 
+_CAUSES: tuple[tuple[type[Exception], str], ...] = (
+    (aiohttp.ConnectionTimeoutError, "no connection in time"),
+    (aiohttp.ClientConnectorDNSError, "there is no such host"),
+    (aiohttp.ClientSSLError, "its certificate or its encryption is not valid"),
+    (aiohttp.ClientConnectorError, "no connection"),
+    (aiohttp.ClientPayloadError, "it broke off before its end"),
+    (aiohttp.ServerDisconnectedError, "it broke off before its end"),
+    (aiohttp.ClientResponseError, "what the server answered is not proper HTTP"),
+    (OSError, "the connection failed"),
+)
+"""What is said of errors; the first that fits counts."""
+
 
 class Fetcher:
-    """Use with `async with Fetcher.open(...)`."""
+    """Gets pages: over one session those of the open internet, over the other those of hosts that the settings list."""
 
     def __init__(self, settings: WebSettings, public: aiohttp.ClientSession, trusted: aiohttp.ClientSession) -> None:
         self._rules = Rules.of(settings.allow_hosts)
@@ -45,17 +55,6 @@ class Fetcher:
         self._most = int(settings.page_mb * 1_000_000)
         self._public = public
         self._trusted = trusted
-
-    @classmethod
-    @asynccontextmanager
-    async def open(cls, settings: WebSettings, outside: Outside) -> AsyncIterator[Fetcher]:
-        """A fetcher for one episode."""
-        async with AsyncExitStack() as stack:
-            sessions = [
-                await stack.enter_async_context(session(settings.connect_seconds, outside, trusted=trusted))
-                for trusted in (False, True)
-            ]
-            yield cls(settings, *sessions)
 
     async def fetch(self, address: str) -> Page:
         """Get a page, over redirects if need be."""
@@ -131,23 +130,7 @@ def answered(status: int) -> str:
 
 def cause(error: Exception) -> str:
     """What went wrong with a connection, without what the other side or the library would tell."""
-    match error:
-        case aiohttp.ConnectionTimeoutError():
-            return "no connection in time"
-        case aiohttp.ClientConnectorDNSError():
-            return "there is no such host"
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientSSLError():
-            return "its certificate or its encryption is not valid"
-        case aiohttp.ClientConnectorError():
-            return "no connection"
-        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
-            return "it broke off before its end"
-        case aiohttp.ClientResponseError():
-            return "what the server answered is not proper HTTP"
-        case OSError():
-            return "the connection failed"
-        case _:
-            return "it cannot be asked for"
+    return next((words for kind, words in _CAUSES if isinstance(error, kind)), "it cannot be asked for")
 
 
 def _joined(url: URL, location: str) -> str:

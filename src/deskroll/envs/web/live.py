@@ -43,10 +43,11 @@ class OpenWeb:
         except InputError as error:
             backend, problem = None, str(error)
         async with (
-            Fetcher.open(settings, outside) as fetcher,
-            session(settings.connect_seconds, outside, trusted=True) as asking,
+            session(settings.connect_seconds, outside, trusted=False) as public,
+            session(settings.connect_seconds, outside, trusted=True) as trusted,
         ):
-            yield cls(fetcher, Searcher(backend, settings, asking) if backend else None, problem)
+            searcher = Searcher(backend, settings, trusted) if backend else None
+            yield cls(Fetcher(settings, public, trusted), searcher, problem)
 
     async def search(self, query: str) -> Sequence[Hit]:
         """Ask the search engine."""

@@ -34,6 +34,9 @@ from deskroll.host.below import open_linked_below, read_below
 _BOUNDS = Bounds(seconds=180, cpu_seconds=180, memory_bytes=2 * 2**30, result_bytes=256 * 2**20)
 _K1, _B = 1.5, 0.75
 _SNIPPET = 300
+_indexes: dict[Path, Index] = {}
+"""Those of this process, by folder."""
+_locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
 
 
 class Mirror:
@@ -73,7 +76,7 @@ class Mirror:
 
     async def search(self, query: str) -> Sequence[Hit]:
         """The pages that fit best (BM25)."""
-        index = await _shelf.index(self._root)
+        index = await _index(self._root)
         return await asyncio.to_thread(_found, index, query[:1000], self._top_k)
 
     async def fetch(self, address: str) -> Page:
@@ -108,26 +111,16 @@ class Mirror:
         return list(dict.fromkeys(found))
 
 
-class _Shelf:
-    """The indexes of this process, by folder."""
-
-    def __init__(self) -> None:
-        self._indexes: dict[Path, Index] = {}
-        self._locks: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = weakref.WeakKeyDictionary()
-
-    async def index(self, root: Path) -> Index:
-        """The index of a folder, built if need be, by one of those who want it."""
-        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            if root not in self._indexes:
-                try:
-                    built = await limited(build, os.fsencode(root), _BOUNDS, confined=False)
-                except (LimitExceeded, FunctionFailed, FunctionCrashed) as error:
-                    raise PageError(f"the mirror cannot be searched: {error}") from None
-                self._indexes[root] = await asyncio.to_thread(msgspec.msgpack.decode, built, type=Index)
-            return self._indexes[root]
-
-
-_shelf = _Shelf()
+async def _index(root: Path) -> Index:
+    """The index of a folder, built if need be, by one of those who want it."""
+    async with _locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        if root not in _indexes:
+            try:
+                built = await limited(build, os.fsencode(root), _BOUNDS, confined=False)
+            except (LimitExceeded, FunctionFailed, FunctionCrashed) as error:
+                raise PageError(f"the mirror cannot be searched: {error}") from None
+            _indexes[root] = await asyncio.to_thread(msgspec.msgpack.decode, built, type=Index)
+        return _indexes[root]
 
 
 def _found(index: Index, query: str, top_k: int) -> list[Hit]:

@@ -11,8 +11,10 @@ from typing import Annotated
 
 import msgspec
 
-from deskroll.envs.web.page import Page, text_of
-from deskroll.envs.web.reducing import LONGEST_TEXT, Text
+from deskroll.envs.limited import Bounds, FunctionCrashed, FunctionFailed, LimitExceeded, limited
+from deskroll.envs.web.errors import PageError
+from deskroll.envs.web.page import Page
+from deskroll.envs.web.reducing import LONGEST_TEXT, Text, reduce
 from deskroll.envs.web.settings import WebSettings
 from deskroll.envs.web.summary import LONGEST_PAGE, summarised
 from deskroll.errors import ModelError, plain
@@ -20,6 +22,7 @@ from deskroll.models.base import Model
 from deskroll.types import Record
 
 _LEAST_ROOM = 100
+_BOUNDS = Bounds(seconds=60, cpu_seconds=15, memory_bytes=768 * 2**20, result_bytes=4 * 2**20)
 
 
 class Visit(Record, frozen=True):
@@ -40,7 +43,7 @@ class Reader:
 
     async def read(self, page: Page, asked: Visit, room: int) -> str:
         """The page's text from `start` on, or what a model makes of it for the goal, in about so many characters."""
-        reduced = await text_of(page, whole=asked.whole)
+        reduced = await _text_of(page, whole=asked.whole)
         text = f"{reduced.title}\n\n{reduced.text}" if reduced.title else reduced.text
         if asked.start >= len(text):
             return f"[the page has {len(text)} characters; there is nothing from {asked.start} on]"
@@ -65,6 +68,24 @@ class Reader:
                 "footers or the like); visit it with whole=true for all of its text]"
             )
         return notes
+
+
+async def _text_of(page: Page, *, whole: bool) -> Text:
+    """The page as text: its matter, or the whole of it; in a process of its own."""
+    given = msgspec.msgpack.encode((page, whole))
+    try:
+        reduced = await limited(reduce, given, _BOUNDS, preload=("trafilatura",))
+    except LimitExceeded as error:
+        hint = "" if whole else "; whole=true takes less"
+        raise PageError(f"it cannot be turned into text: {error}{hint}") from None
+    except FunctionFailed as error:
+        raise PageError(f"it cannot be turned into text ({error})") from None
+    except FunctionCrashed:
+        raise PageError("it cannot be turned into text: its reader crashed") from None
+    text = msgspec.msgpack.decode(reduced, type=Text)
+    if text.problem:
+        raise PageError(text.problem)
+    return text
 
 
 async def _summary(model: Model, url: str, text: str, asked: Visit, notes: Sequence[str]) -> tuple[str, str]:

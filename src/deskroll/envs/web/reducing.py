@@ -13,6 +13,7 @@ import msgspec
 
 from deskroll.envs.html_text import all_text, title_of
 from deskroll.envs.web.decoding import decoded, is_binary
+from deskroll.envs.web.page import Page
 from deskroll.types import Record
 
 LONGEST_TEXT = 600_000
@@ -23,16 +24,6 @@ _LEAST_LEFT_OUT = 40
 """Characters; what is less is not spoken of."""
 _HTML = re.compile(r"\s*(text/html|application/xhtml\+xml)\b", re.IGNORECASE)
 _LINK_END = re.compile(r"\]\([^()\s]*\)")
-
-
-class Raw(Record, frozen=True):
-    """What is to be reduced."""
-
-    url: str
-    kind: str
-    body: bytes
-    whole: bool = False
-    """Whether all of its text is wanted."""
 
 
 class Text(Record, frozen=True):
@@ -49,8 +40,8 @@ class Text(Record, frozen=True):
 
 
 def reduce(given: bytes) -> bytes:
-    """Reduce a page; both sides are encoded records."""
-    return msgspec.msgpack.encode(_reduced(msgspec.msgpack.decode(given, type=Raw)))
+    """Reduce a page to a `Text`, given the page and whether all of its text is wanted; both sides are encoded."""
+    return msgspec.msgpack.encode(_reduced(*msgspec.msgpack.decode(given, type=tuple[Page, bool])))
 
 
 def is_html(kind: str, source: str) -> bool:
@@ -58,17 +49,17 @@ def is_html(kind: str, source: str) -> bool:
     return bool(_HTML.match(kind)) or (not kind.strip() and source[:1000].lstrip().startswith("<"))
 
 
-def _reduced(raw: Raw) -> Text:
-    source = decoded(raw.body, raw.kind)
+def _reduced(page: Page, whole: bool) -> Text:
+    source = decoded(page.body, page.kind)
     if not source.strip("\0\ufeff \t\r\n"):
         return Text(problem="the page is empty")
     if is_binary(source):
         return Text(problem="it is binary, whatever its type says; only text is read")
     source = source.replace("\0", "")
-    if not is_html(raw.kind, source):
+    if not is_html(page.kind, source):
         return Text(text=source[:LONGEST_TEXT], cut=len(source) > LONGEST_TEXT)
-    title, everything = title_of(source), all_text(source, raw.url)
-    found, left_out = (everything, 0) if raw.whole else _matter(_extracted(source, raw.url), everything)
+    title, everything = title_of(source), all_text(source, page.url)
+    found, left_out = (everything, 0) if whole else _matter(_extracted(source, page.url), everything)
     if not found.strip():
         return Text(title=title, problem="the page has no text; it may be made by scripts, which are not run")
     return Text(title=title, text=found[:LONGEST_TEXT], left_out=left_out, cut=len(found) > LONGEST_TEXT)

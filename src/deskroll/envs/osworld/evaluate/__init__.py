@@ -7,14 +7,8 @@ cannot be judged raises `EvaluatorError`, with the reason; it is never a 0.
 
 from __future__ import annotations
 
-from deskroll.envs.osworld.evaluate.choice import Evaluators
-from deskroll.envs.osworld.evaluate.evaluation import (
-    check_evaluator,
-    evaluate,
-    evaluator_files,
-    looks_at_desktop,
-    require_evaluator,
-)
+from deskroll.envs.osworld.evaluate.choice import Evaluators, check_evaluator, require_evaluator
+from deskroll.envs.osworld.evaluate.evaluation import evaluate, evaluator_files, looks_at_desktop
 from deskroll.envs.osworld.evaluate.upstream.judging import close_workers
 
 __all__ = [

@@ -3,7 +3,7 @@
 A function of the task's own judges wherever it is named. Else the task decides: in one of OSWorld's own tasks,
 upstream's code judges every part that it has; in any other, native code does. A part that only one of the two has is
 judged by that one. What is installed on a machine changes nothing about that, so that a task has the same score
-everywhere: where upstream's code is to judge and is not installed, the task is refused (`require_judges`).
+everywhere: where upstream's code is to judge and is not installed, the task is refused (`require_evaluator`).
 `evaluators` says `native` or `upstream` for all tasks alike.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 
-from deskroll.envs.osworld.evaluate.native import engine
 from deskroll.envs.osworld.evaluate.native.getters import GETTERS
 from deskroll.envs.osworld.evaluate.native.metrics import METRICS
 from deskroll.envs.osworld.evaluate.own.named import Function, is_own
@@ -66,25 +65,35 @@ def choose(task: Task, evaluators: Evaluators = Evaluators.AUTO) -> Sequence[Jud
     return judges
 
 
-def require_judges(task: Task, evaluators: Evaluators) -> None:
-    """Refuse a task whose judges do not exist, or are not installed."""
-    for part, judge in zip(evaluation_of(task.evaluator).parts, choose(task, evaluators), strict=True):
+def check_evaluator(task: Task) -> None:
+    """Refuse a task whose evaluator does not exist."""
+    if task.evaluator.get("func") is not None:
+        choose(task)
+
+
+def require_evaluator(task: Task, evaluators: Evaluators | str = Evaluators.AUTO) -> None:
+    """Refuse a task whose evaluator does not exist, or is not installed on this machine."""
+    if task.evaluator.get("func") is None:
+        return
+    for part, judge in zip(evaluation_of(task.evaluator).parts, choose(task, Evaluators(evaluators)), strict=True):
         if judge is Judge.UPSTREAM and find_environment() is None:
-            instead = ", or set evaluators to native" if engine.has_part(part) else ""
+            instead = ", or set evaluators to native" if has_part(Judge.NATIVE, part) else ""
             raise InputError(f"{_label(part)}: {missing()}{instead}")
 
 
 def _judge(part: Part, prefer: Judge) -> Judge:
     if is_own(part.func):
         return _own(part)
-    having = [
-        judge
-        for judge, has_part in ((Judge.NATIVE, engine.has_part), (Judge.UPSTREAM, names.has_part))
-        if has_part(part)
-    ]
+    having = [judge for judge in (Judge.NATIVE, Judge.UPSTREAM) if has_part(judge, part)]
     if not having:
         raise InputError(_unknown(part))
     return prefer if prefer in having else having[0]
+
+
+def has_part(judge: Judge, part: Part) -> bool:
+    """Whether the part's metric and all of its getters are there."""
+    metrics, getters = (METRICS, GETTERS) if judge is Judge.NATIVE else (names.METRICS, names.GETTERS)
+    return part.func in metrics and all(getter.type in getters for getter in part.getters)
 
 
 def _own(part: Part) -> Judge:

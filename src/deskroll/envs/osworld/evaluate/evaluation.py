@@ -9,13 +9,12 @@ from pathlib import Path
 from deskroll.desktops.base import Desktop
 from deskroll.envs.base import Ending
 from deskroll.envs.osworld.evaluate import rules
-from deskroll.envs.osworld.evaluate.choice import Evaluators, Judge, choose, require_judges
+from deskroll.envs.osworld.evaluate.choice import Evaluators, Judge, choose
 from deskroll.envs.osworld.evaluate.native import engine
 from deskroll.envs.osworld.evaluate.own import judging as own
 from deskroll.envs.osworld.evaluate.own.named import own_functions
 from deskroll.envs.osworld.evaluate.parts import Evaluation, evaluation_of
 from deskroll.envs.osworld.evaluate.upstream import judging
-from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import SetupContext, perform
 from deskroll.errors import EvaluatorError, InputError, SetupError
@@ -25,18 +24,6 @@ Keep = Callable[[str, bytes], object]
 """Keeps a file with the attempt, under that name."""
 TRACEBACK = "evaluator.txt"
 """The file that the traceback behind a 0 is kept in; that of a failure is the failure's own."""
-
-
-def check_evaluator(task: Task) -> None:
-    """Refuse a task whose evaluator does not exist."""
-    if task.evaluator.get("func") is not None:
-        choose(task)
-
-
-def require_evaluator(task: Task, evaluators: Evaluators | str = Evaluators.AUTO) -> None:
-    """Refuse a task whose evaluator does not exist, or is not installed on this machine."""
-    if task.evaluator.get("func") is not None:
-        require_judges(task, Evaluators(evaluators))
 
 
 def evaluator_files(task: Task, folder: Path) -> list[Path]:
@@ -70,11 +57,11 @@ async def evaluate(
             return score
         judges = choose(task, Evaluators(evaluators))
         await _perform_postconfig(evaluation, desktop, context)
-        verdicts: list[Verdict] = []
-        value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, context, verdicts, notes))
-        reason = "; ".join(dict.fromkeys(each.reason for each in verdicts))
-        found = _join_texts(evaluation, [each.found for each in verdicts])
-        expected = _join_texts(evaluation, [each.expected for each in verdicts])
+        scores: list[Score] = []
+        value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, context, scores, notes))
+        reason = "; ".join(dict.fromkeys(each.reason for each in scores))
+        found = _join_texts(evaluation, [each.found for each in scores])
+        expected = _join_texts(evaluation, [each.expected for each in scores])
         return Score(value=value, reason=reason, found=found, expected=expected)
     except (EvaluatorError, InputError) as error:
         made = EvaluatorError(f"task {task.id!r}: {error}")
@@ -99,17 +86,19 @@ async def _values(
     judges: Sequence[Judge],
     desktop: Desktop,
     context: SetupContext,
-    verdicts: list[Verdict],
+    scores: list[Score],
     notes: list[str],
 ) -> AsyncIterator[float]:
     for part, judge in zip(evaluation.parts, judges, strict=True):
         if judge is Judge.NATIVE:
-            verdicts.append(await engine.judge(part, desktop))
+            scores.append(await engine.judge(part, desktop))
         elif judge is Judge.OWN:
-            verdicts.append(await own.judge(part, desktop, context.folder, note=notes.append))
+            scores.append(await own.judge(part, desktop, context.folder, note=notes.append))
         else:
-            verdicts.append(await judging.judge(part, desktop, task, context, note=notes.append))
-        yield verdicts[-1].value
+            scores.append(await judging.judge(part, desktop, task, context, note=notes.append))
+        value = scores[-1].value
+        assert value is not None  # noqa: S101  (what cannot be judged has raised)
+        yield value
 
 
 async def _perform_postconfig(evaluation: Evaluation, desktop: Desktop, context: SetupContext) -> None:

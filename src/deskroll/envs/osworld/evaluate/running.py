@@ -1,4 +1,4 @@
-"""Commands that judge: what getters run in the desktop.
+"""What getters run and read in the desktop, whosever they are: commands, and how large a file may be.
 
 Guarantees: a command counts only when it has ended by itself. What one printed that was cut off, by a signal (as the
 memory limit does it) or by its time limit, says nothing of the desktop's state: it is an `EvaluatorError`, never a 0.
@@ -13,6 +13,8 @@ from deskroll.errors import CommandTimeout, EvaluatorError, plain
 
 RUN_S = 120.0
 """For a command; that of OSWorld's own guest."""
+LARGEST_FILE = 64 * 1024 * 1024
+"""Bytes of a file of a desktop that is judged; a larger one is a 0."""
 _LONGEST = 200
 
 

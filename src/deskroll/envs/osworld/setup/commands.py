@@ -42,7 +42,8 @@ class CommandFailed(SetupError):
 async def execute(desktop: Desktop, given: Execute, context: SetupContext) -> None:
     """Run a command to its end, once or until what is asked for is so."""
     shown = plain(str(given.command), 200)
-    command = _filled(_resolved(given), context)
+    resolved = _resolved(given)
+    command = _fill(resolved, context) if isinstance(resolved, str) else [_fill(word, context) for word in resolved]
     if given.until is not None:
         done = await _repeat(desktop, command, given.until, shown, context)
     else:
@@ -78,12 +79,6 @@ def _resolved(given: Execute | Launch) -> list[str] | str:
         return shlex.split(command)
     except ValueError as error:
         raise SetupError(f"the command cannot be split into words: {error}; give a list, or shell: true") from None
-
-
-def _filled(command: list[str] | str, context: SetupContext) -> list[str] | str:
-    if isinstance(command, list):
-        return [_fill(word, context) for word in command]
-    return _fill(command, context)
 
 
 def _fill(text: str, context: SetupContext) -> str:

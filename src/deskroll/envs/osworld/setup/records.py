@@ -5,7 +5,7 @@ Guarantees: what is no such parameter, or of a wrong kind, is refused with the f
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -148,8 +148,3 @@ class Drive(Record, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"{each} needs a path")
             if each == "upload" and not told.url:
                 raise ValueError("upload needs a url")
-
-
-def read(parameters: Any, record: type[Record]) -> Record:
-    """The parameters of a step as its record; `ValidationError` names what is wrong."""
-    return msgspec.convert(parameters, record)

@@ -29,15 +29,11 @@ _log = logging.getLogger(__name__)
 Perform = Callable[[Desktop, Any, SetupContext], Awaitable[None]]
 
 
-async def _sleep(desktop: Desktop, given: told.Sleep, context: SetupContext) -> None:
-    await asyncio.sleep(given.seconds)  # the task's own wish
-
-
 STEPS: Mapping[str, tuple[type[Record], Perform]] = {
     "execute": (told.Execute, commands.execute),
     "command": (told.Execute, commands.execute),
     "launch": (told.Launch, commands.launch),
-    "sleep": (told.Sleep, _sleep),
+    "sleep": (told.Sleep, lambda desktop, given, context: asyncio.sleep(given.seconds)),  # the task's own wish
     "open": (told.Open, windows.open_file),
     "activate_window": (told.WindowName, windows.activate),
     "close_window": (told.WindowName, windows.close),
@@ -60,7 +56,7 @@ def check_steps(task: Task, settings: OSWorldSettings | None = None) -> None:
         if kind not in STEPS:
             raise InputError(f"{where}.type is {plain(kind, 80)!r}; {_no_step(kind)}")
         try:
-            told.read(step.get("parameters", {}), STEPS[kind][0])
+            msgspec.convert(step.get("parameters", {}), STEPS[kind][0])
         except msgspec.ValidationError as error:
             raise InputError(f"{where} ({kind}): parameters: {error}") from None
         if settings is not None:
@@ -86,7 +82,7 @@ def _step_files(task: Task) -> Iterator[str]:
         kind = str(step.get("type"))
         if kind not in ("download", "googledrive"):
             continue
-        match told.read(step.get("parameters", {}), STEPS[kind][0]):
+        match msgspec.convert(step.get("parameters", {}), STEPS[kind][0]):
             case told.Download(files=files):
                 yield from (file.url for file in files)
             case told.Drive(operation=operations, args=args):
@@ -128,7 +124,7 @@ async def perform(steps: Sequence[Mapping[str, Any]], desktop: Desktop, context:
             raise SetupError(f"{where}: {_no_step(kind)}")
         record, act = STEPS[kind]
         try:
-            given = told.read(step.get("parameters", {}), record)
+            given = msgspec.convert(step.get("parameters", {}), record)
         except msgspec.ValidationError as error:
             raise SetupError(f"{where}: {error}") from None
         began = time.monotonic()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from http import HTTPStatus
 
 from deskroll.clocks import running_time
@@ -29,25 +28,19 @@ async def open_file(desktop: Desktop, given: Open, context: SetupContext) -> Non
 
 async def activate(desktop: Desktop, given: WindowName, context: SetupContext) -> None:
     """Bring a window to the front."""
-    call = partial(
-        desktop.activate_window, given.window_name, strict=is_true(given.strict), by_class=is_true(given.by_class)
-    )
-    await _with_window(call, given, context)
+    await _with_window(desktop.activate_window, given, context)
 
 
 async def close(desktop: Desktop, given: WindowName, context: SetupContext) -> None:
     """Ask a window to close."""
-    call = partial(
-        desktop.close_window, given.window_name, strict=is_true(given.strict), by_class=is_true(given.by_class)
-    )
-    await _with_window(call, given, context)
+    await _with_window(desktop.close_window, given, context)
 
 
-async def _with_window(call: Callable[[], Awaitable[None]], given: WindowName, context: SetupContext) -> None:
+async def _with_window(call: Callable[..., Awaitable[None]], given: WindowName, context: SetupContext) -> None:
     deadline = running_time() + WINDOW_S
     while True:
         try:
-            await call()
+            await call(given.window_name, strict=is_true(given.strict), by_class=is_true(given.by_class))
         except GuestError as error:
             if error.status != HTTPStatus.NOT_FOUND or context.forgiving:
                 raise

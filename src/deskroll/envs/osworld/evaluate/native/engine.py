@@ -2,33 +2,32 @@
 
 Guarantees: no file that an agent leaves on its desktop keeps an attempt from being scored. What is there and cannot be
 read, and a command whose program is gone, is a 0. Only what the task brings, a command that was cut off (by a signal,
-by its time limit), a desktop that is dead, and this machine are others' failures.
+by its time limit), a desktop that is dead, and this machine are others' failures. What was compared is shown as people
+read it, and no file keeps that from being done: it is read within the same bounds as for judging.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 
 from deskroll.desktops.base import Desktop
+from deskroll.envs.osworld.evaluate.native import bounded
 from deskroll.envs.osworld.evaluate.native.getters import GETTERS
 from deskroll.envs.osworld.evaluate.native.metrics import METRICS
-from deskroll.envs.osworld.evaluate.native.showing import show
-from deskroll.envs.osworld.evaluate.native.values import Config, Unreadable
+from deskroll.envs.osworld.evaluate.native.values import Config, File, Unreadable
 from deskroll.envs.osworld.evaluate.parts import Getter, Part
-from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.errors import EvaluatorError, GuestError, plain
 from deskroll.scoring.excerpt import excerpts
+from deskroll.types import Score
 
 _REFUSED = (400, 403, 404, 413, 500)
 """How a guest that is well answers what it cannot read or run."""
+_BY_ENDING = {".docx": "docx_paragraphs", ".xlsx": "xlsx_cells", ".pptx": "pptx_texts", ".pdf": "pdf_text"}
+"""Which reader says what is in a file, by the ending of its name."""
 
 
-def has_part(part: Part) -> bool:
-    """Whether the part's metric and all of its getters are here."""
-    return part.func in METRICS and all(getter.type in GETTERS for getter in part.getters)
-
-
-async def judge(part: Part, desktop: Desktop) -> Verdict:
+async def judge(part: Part, desktop: Desktop) -> Score:
     """The value of one part; `EvaluatorError` where it cannot be judged."""
     rules = _rules(part)
     if part.result is None:
@@ -36,14 +35,14 @@ async def judge(part: Part, desktop: Desktop) -> Verdict:
     try:
         result = await get(part.result, desktop)
     except Unreadable as error:
-        return await verdict(0.0, str(error), None, rules)
+        return await score(0.0, str(error), None, rules)
     if result is None:
-        return await verdict(0.0, "the file that was to be judged is not there", None, rules)
+        return await score(0.0, "the file that was to be judged is not there", None, rules)
     value = float(METRICS[part.func](result, rules))
     reason = f"{part.func}: {value:g}"
     if part.func == "exact_match":
         reason = f"the desktop's state {'is' if value else 'is not'} what was expected"
-    return await verdict(value, reason, result, rules)
+    return await score(value, reason, result, rules)
 
 
 def _rules(part: Part) -> Config:
@@ -65,8 +64,24 @@ async def get(getter: Getter, desktop: Desktop) -> object:
         raise EvaluatorError(f"{getter.type}: {error}") from error
 
 
-async def verdict(value: float, reason: str, result: object, expected: object) -> Verdict:
+async def score(value: float, reason: str, result: object, expected: object) -> Score:
     """With what was compared; documents are opened only where somebody will ask why they differ."""
     read = value < 1.0
-    brief = excerpts(await show(result, read=read), await show(expected, read=read))
-    return Verdict(value=value, reason=reason, found=brief[0], expected=brief[1])
+    brief = excerpts(await _show(result, read=read), await _show(expected, read=read))
+    return Score(value=value, reason=reason, found=brief[0], expected=brief[1])
+
+
+async def _show(value: object, *, read: bool) -> object:
+    """A getter's value; of documents what they say or, without `read`, their names and sizes; rules unwrapped."""
+    if isinstance(value, Mapping) and set(value) == {"expected"}:
+        return value["expected"]
+    if not isinstance(value, File):
+        return value
+    named = f"{value.name}, {len(value.data)} bytes"
+    reader = _BY_ENDING.get(posixpath.splitext(value.name)[1].lower())
+    try:
+        if reader is None:
+            return value.data.decode()
+        return await bounded.read(reader, value, {}) if read else named
+    except (Unreadable, UnicodeDecodeError, EvaluatorError):
+        return named

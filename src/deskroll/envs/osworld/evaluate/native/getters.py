@@ -14,11 +14,10 @@ from http import HTTPStatus
 
 from deskroll.desktops.base import Desktop
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.envs.osworld.evaluate.bounds import LARGEST_FILE
 from deskroll.envs.osworld.evaluate.native import appearance, bounded
 from deskroll.envs.osworld.evaluate.native.readers import READERS
 from deskroll.envs.osworld.evaluate.native.values import Config, File, Unreadable
-from deskroll.envs.osworld.evaluate.running import run_whole
+from deskroll.envs.osworld.evaluate.running import LARGEST_FILE, run_whole
 from deskroll.errors import DesktopError, DesktopLost, DesktopTimeout, EvaluatorError, GuestError, LeaseLost
 
 Get = Callable[[Desktop, Config], Awaitable[object]]
@@ -84,10 +83,6 @@ async def _in_home(desktop: Desktop, path: str, name: str) -> File | None:
     return await _read(desktop, posixpath.join(home, path), name)
 
 
-async def _vlc_config(desktop: Desktop, config: Config) -> object:
-    return await _in_home(desktop, ".config/vlc/vlcrc", str(config.get("dest", "vlcrc")))
-
-
 async def _chrome_appearance_mode_ui(desktop: Desktop, config: Config) -> object:
     """`light`, `dark` or `system`, as the browser says, else by the profile that was written last."""
     if (live := await appearance.live_mode(desktop)) is not None:
@@ -119,7 +114,7 @@ GETTERS: Mapping[str, Get] = {
     "vm_command_line": _vm_command_line,
     "vm_file": _vm_file,
     "rule": _rule,
-    "vlc_config": _vlc_config,
+    "vlc_config": lambda desktop, config: _in_home(desktop, ".config/vlc/vlcrc", str(config.get("dest", "vlcrc"))),
     "chrome_appearance_mode_ui": _chrome_appearance_mode_ui,
     "inline_file": _inline_file,
     **{name: _reader(name) for name in READERS},

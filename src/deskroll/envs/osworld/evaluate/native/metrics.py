@@ -18,10 +18,6 @@ def _exact_match(result: object, rules: Config) -> bool:
     return found.strip() == str(wanted).strip() if isinstance(found, str) else found == wanted
 
 
-def _match_in_list(result: object, rules: Config) -> bool:
-    return result in rules.get("expected", ())
-
-
 def _check_play_and_exit(result: object, rules: Config) -> bool:
     """Whether VLC ends after playing; not unless its settings say so. The last line that says anything counts."""
     text = result.text() if isinstance(result, File) else ""
@@ -32,7 +28,7 @@ def _check_play_and_exit(result: object, rules: Config) -> bool:
 
 METRICS: Mapping[str, Callable[[object, Config], bool]] = {
     "exact_match": _exact_match,
-    "match_in_list": _match_in_list,
+    "match_in_list": lambda result, rules: result in rules.get("expected", ()),
     "check_play_and_exit": _check_play_and_exit,
 }
 """By OSWorld's names."""

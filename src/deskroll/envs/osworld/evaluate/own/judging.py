@@ -24,9 +24,8 @@ from deskroll.envs.osworld.evaluate.native.values import File, Unreadable
 from deskroll.envs.osworld.evaluate.own import inside
 from deskroll.envs.osworld.evaluate.own.named import Function
 from deskroll.envs.osworld.evaluate.parts import Part
-from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.errors import EvaluatorError, MissingDependency, SetupError, plain
-from deskroll.types import Record
+from deskroll.types import Record, Score
 
 LIMITS = Limits(timeout=60.0, memory_mb=2048, disk_mb=512, output_chars=60_000)
 """What one call may use."""
@@ -45,7 +44,7 @@ class Answer(Record, frozen=True):
 
 async def judge(
     part: Part, desktop: Desktop, folder: Path | None, *, note: Callable[[str], object] = lambda text: None
-) -> Verdict:
+) -> Score:
     """The value of one part; `EvaluatorError` where there is none. `note` gets the traceback behind a 0."""
     if part.result is None:
         raise EvaluatorError("evaluator.result is missing or not an object")
@@ -55,9 +54,9 @@ async def judge(
         if part.expected is not None:
             given["expected"] = await engine.get(part.expected, desktop)
     except Unreadable as error:
-        return Verdict(value=0.0, reason=str(error))
+        return Score(value=0.0, reason=str(error))
     if part.expected is not None and given["expected"] is None:  # no way to remain unscored, as for all others
-        return Verdict(value=0.0, reason="the file that was to be compared with is not there")
+        return Score(value=0.0, reason="the file that was to be compared with is not there")
     answer = await _call(part, folder, given)
     if answer.value is None:
         if not await _is_at_fault(part, folder, given):
@@ -68,7 +67,7 @@ async def judge(
         answer = Answer(value=0.0, reason=f"what was found cannot be judged: {answer.error}")
     value = _in_range(part.func, answer.value or 0.0)
     reason = plain(answer.reason, keep="\n") or f"{part.func}: {value:g}"
-    return await engine.verdict(value, reason, given["result"], given.get("expected"))
+    return await engine.score(value, reason, given["result"], given.get("expected"))
 
 
 def _in_range(function: str, value: float) -> float:

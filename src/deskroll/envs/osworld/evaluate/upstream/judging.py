@@ -19,13 +19,12 @@ from deskroll.envs.osworld.evaluate.parts import Getter, Part
 from deskroll.envs.osworld.evaluate.upstream.place import find_environment, missing
 from deskroll.envs.osworld.evaluate.upstream.relay import serve_desktop
 from deskroll.envs.osworld.evaluate.upstream.worker_pool import WorkerPool
-from deskroll.envs.osworld.evaluate.verdict import Verdict
 from deskroll.envs.osworld.setup.context import SetupContext
 from deskroll.envs.osworld.setup.downloads import fetch
 from deskroll.errors import EvaluatorError, FailureKind, SetupError, plain
 from deskroll.host.below import open_linked_below
 from deskroll.scoring.excerpt import excerpts
-from deskroll.types import Task
+from deskroll.types import Score, Task
 
 JUDGE_S = 300.0
 """How long one part may take: a page of a slow site is waited for by upstream itself for minutes."""
@@ -68,7 +67,7 @@ async def judge(
     seconds: float = JUDGE_S,
     *,
     note: Callable[[str], object] = lambda text: None,
-) -> Verdict:
+) -> Score:
     """The value of one part; `EvaluatorError` where there is none, a `DesktopError` where it is the desktop's fault.
 
     The limit of `seconds` begins when a worker is free. `note` gets the traceback behind a 0 for a broken file.
@@ -95,7 +94,7 @@ async def judge(
     value = max(0.0, answer.value)  # a likeness of images can be negative
     why = f" ({plain(answer.error)})" if answer.error else ""
     found, expected = excerpts(answer.found, answer.expected)
-    return Verdict(value=value, reason=f"{part.func}: {value:g}{why}", found=found, expected=expected)
+    return Score(value=value, reason=f"{part.func}: {value:g}{why}", found=found, expected=expected)
 
 
 def _job(part: Part, task: Task) -> Mapping[str, Any]:

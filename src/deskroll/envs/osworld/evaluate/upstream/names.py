@@ -5,8 +5,6 @@ Made from desktop-env 1.0.2; a test compares it with the package.
 
 from __future__ import annotations
 
-from deskroll.envs.osworld.evaluate.parts import Part
-
 VERSION = "1.0.2"
 """Of desktop-env."""
 SUPPLEMENT = frozenset({"check_structure_sim_with_threshold"})
@@ -55,8 +53,3 @@ is_utc_0 is_vlc_fullscreen is_vlc_playing is_vlc_recordings_folder literal_match
 GETTERS = frozenset(_GETTERS.split())
 """Without their `get_`."""
 METRICS = frozenset(_METRICS.split()) | SUPPLEMENT
-
-
-def has_part(part: Part) -> bool:
-    """Whether the part's metric and all of its getters are there."""
-    return part.func in METRICS and all(getter.type in GETTERS for getter in part.getters)

@@ -8,6 +8,7 @@ owner was killed, the process ends with that, and the folder is removed by whoev
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import shutil
 import subprocess
@@ -75,7 +76,7 @@ class Worker:
         self._talk = talk = await _talk_to(self._sandbox)
         self._listening = asyncio.ensure_future(self._listen(talk))
         self._watching = asyncio.ensure_future(self._watch(self._sandbox))
-        await self._read(START_S, "did not start")
+        await self._read(talk, START_S, "did not start")
 
     async def ask(self, job: Mapping[str, Any], seconds: float) -> Answer:
         """Do one job; `EvaluatorError` when there is no answer, after which the worker is of no more use."""
@@ -88,34 +89,26 @@ class Worker:
             await self._talk.jobs.drain()
         except OSError as error:
             raise EvaluatorError(f"the evaluator is gone: {error}; it said: {self.said()}") from None
-        answer = await self._read(seconds, "did not finish", token)
+        answer = await self._read(self._talk, seconds, "did not finish", token)
         self.spent = answer.spent
         return answer
 
-    async def _read(self, seconds: float, what: str, token: str = "") -> Answer:
+    async def _read(self, talk: _Talk, seconds: float, what: str, token: str = "") -> Answer:
         """The answer with that token; no job can write one, so anything else is nonsense."""
         try:
             async with time_limit(seconds):
-                answer = await self._line()
+                line = await talk.answers.readline()
         except TimeoutError:
             raise EvaluatorError(f"the evaluator {what} within {seconds:g} s; it said: {self.said()}") from None
-        if answer is None or answer.token != token:
-            raise EvaluatorError(f"the evaluator answered nonsense; it said: {self.said()}")
-        return answer
-
-    async def _line(self) -> Answer | None:
-        if self._talk is None:
-            raise EvaluatorError("the evaluator was not started")
-        try:
-            line = await self._talk.answers.readline()
         except ValueError:
             raise EvaluatorError(f"the evaluator answered with more than {_LINE} bytes") from None
         if not line:
             raise EvaluatorError(f"the evaluator ended; it said: {self.said()}")
-        try:
-            return msgspec.json.decode(line, type=Answer)
-        except msgspec.MsgspecError:
-            return None
+        with contextlib.suppress(msgspec.MsgspecError):
+            answer = msgspec.json.decode(line, type=Answer)
+            if answer.token == token:
+                return answer
+        raise EvaluatorError(f"the evaluator answered nonsense; it said: {self.said()}")
 
     def said(self) -> str:
         """The end of what it printed."""

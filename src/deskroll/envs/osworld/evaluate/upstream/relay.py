@@ -24,8 +24,7 @@ from aiohttp import web
 
 from deskroll.desktops.base import signal_of
 from deskroll.desktops.guest.client import GuestDesktop
-from deskroll.envs.osworld.evaluate.bounds import LARGEST_FILE
-from deskroll.envs.osworld.evaluate.running import cut_off
+from deskroll.envs.osworld.evaluate.running import LARGEST_FILE, cut_off
 from deskroll.errors import (
     CommandTimeout,
     DesktopError,
@@ -79,7 +78,9 @@ class Relay:
         elif request.can_read_body:
             body = await request.read()
         try:
-            status, answer = await self._exchange(request.method, request.path_qs, body)
+            status, answer = await self._desktop.exchange(
+                request.method, request.path_qs, timeout=_REQUEST_S, body=body, max_answer=LARGEST_FILE
+            )
         except (DesktopLost, DesktopTimeout, LeaseLost) as error:
             return self._fail(error)
         except DesktopError:  # the desktop is well; its answer was cut off
@@ -95,9 +96,6 @@ class Relay:
         elif request.path in _RUNS and (signal := _signal_of(answer)):
             return self._fail(EvaluatorError(cut_off(self._desktop.id, _words_of(body), signal)))
         return web.Response(status=status, body=answer)
-
-    async def _exchange(self, method: str, path: str, body: bytes | aiohttp.FormData | None) -> tuple[int, bytes]:
-        return await self._desktop.exchange(method, path, timeout=_REQUEST_S, body=body, max_answer=LARGEST_FILE)
 
     def _fail(self, error: DesktopError | EvaluatorError) -> web.Response:
         self.failure = self.failure or error
