@@ -29,7 +29,8 @@ from deskroll.actions import (
     Wait,
     check,
 )
-from deskroll.desktops.base import ActionResult, Observe, Settle, SettleOutcome, StepResult
+from deskroll.desktops.base import ActionResult, Observe, Settle, SettleOutcome, StepResult, act_in_turn
+from deskroll.desktops.guest import files
 from deskroll.desktops.guest.kernel import anybody_runnable, nobody_runnable
 from deskroll.desktops.guest.processes import Programs, ProgramTimeout
 from deskroll.desktops.guest.session import Session
@@ -140,12 +141,7 @@ class Machine:
         return terminal_text(await self.read_tree(scope=Scope.SHOWN))
 
     async def _act_all(self, actions: Sequence[Action]) -> list[ActionResult]:
-        results: list[ActionResult] = []
-        for action in actions:
-            if results and not results[-1].ok:
-                results.append(ActionResult(ok=False, error="not performed, because an action before it failed"))
-            else:
-                results.append(await self.act(action))
+        results = await act_in_turn(actions, self.act)
         if results and not results[-1].ok:
             # What would have released a held key or button was not performed.
             await self._acts.call(ACT_TIMEOUT_S, self._release_now)
@@ -190,13 +186,16 @@ class Machine:
             result = await self.programs.run(["python", "-c", script.code], SCRIPT_TIMEOUT_S)
         except ProgramTimeout as error:
             return ActionResult(ok=False, error=str(error))
-        ok = result.returncode == 0
-        return ActionResult(ok=ok, output=result.output, error="" if ok else result.error[-2000:])
+        return result.as_action()
 
     def _require_input(self) -> Input:
         if self._input is None:
             raise DesktopLost("the desktop is not open yet")
         return self._input
+
+    def expand(self, path: str) -> Path:
+        """Where a request's path leads in this desktop."""
+        return files.expand(path, self.session.env, self.session.home)
 
     async def on_display(self, function: Callable[[Display], T], timeout: float = X_TIMEOUT_S) -> T:
         """Run a driver function on the X connection."""

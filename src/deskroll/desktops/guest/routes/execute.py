@@ -12,7 +12,6 @@ import msgspec
 from aiohttp import web
 
 from deskroll.desktops.base import RunResult
-from deskroll.desktops.guest import files
 from deskroll.desktops.guest.machine import Machine
 from deskroll.desktops.guest.processes import ProgramTimeout
 from deskroll.desktops.guest.requests import Command, read_json, time_left
@@ -143,7 +142,7 @@ async def run_bash_script(request: web.Request) -> web.Response:
         return _script_answer("error", "Script not supplied!", -1, 400)
     folder = machine.session.home
     if body.working_dir:
-        folder = files.expand(body.working_dir, machine.session.env, machine.session.home)
+        folder = machine.expand(body.working_dir)
         if not folder.is_dir():
             return _script_answer("error", f"Working directory does not exist: {folder}", -1, 400)
     path = _script_file("bash_exec", ".sh", body.script)
