@@ -12,15 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from deskroll.actions import Action, Done, Fail, Script, Typing, Wait, pyautogui_code
-from deskroll.desktops.base import (
-    ActionResult,
-    Desktop,
-    Observe,
-    Settle,
-    SettleOutcome,
-    StepResult,
-    act_in_turn,
-)
+from deskroll.desktops.base import ActionResult, Desktop, Observe, Settle, SettleOutcome, StepResult, act_in_turn
 
 PREFIX = "import pyautogui; import time; pyautogui.FAILSAFE = False\n"
 

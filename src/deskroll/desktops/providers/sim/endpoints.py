@@ -58,14 +58,12 @@ async def _launch(desktop: SimDesktop, request: web.Request) -> web.Response:
 
 
 async def _activate(desktop: SimDesktop, request: web.Request) -> web.Response:
-    body = await requests.read_window(request)
-    desktop.contents.activate(body.window_name, strict=body.strict, by_class=body.by_class)
+    desktop.contents.activate(await requests.read_window(request))
     return web.Response(text="Window activated successfully")
 
 
 async def _close(desktop: SimDesktop, request: web.Request) -> web.Response:
-    body = await requests.read_window(request)
-    desktop.contents.close(body.window_name, strict=body.strict, by_class=body.by_class)
+    desktop.contents.close(await requests.read_window(request))
     return web.Response(text="Window closed successfully.")
 
 

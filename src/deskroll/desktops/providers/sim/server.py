@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from aiohttp import web
@@ -32,7 +33,7 @@ class SimServer:
     def __init__(self, world: SimWorld) -> None:
         self._world = world
         self._folder: Path | None = None
-        self._runner: web.AppRunner | None = None
+        self._open = AsyncExitStack()
 
     @property
     def endpoint(self) -> str:
@@ -44,26 +45,20 @@ class SimServer:
     async def __aenter__(self) -> SimServer:
         app = web.Application(client_max_size=MAX_FILE)
         app.router.add_route("*", "/{path:.*}", self._answer)
-        self._folder = make_scratch_folder("sim", "guest.sock")
         # A client that gives up ends its request, as it would end with a real connection.
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
-        try:
-            await self._runner.setup()
-            await web.UnixSite(self._runner, str(self._folder / "guest.sock"), backlog=_BACKLOG).start()
-        except BaseException:
-            await self.__aexit__()
-            raise
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
+        async with AsyncExitStack() as stack:
+            folder = make_scratch_folder("sim", "guest.sock")
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            stack.push_async_callback(runner.cleanup)
+            await runner.setup()
+            await web.UnixSite(runner, str(folder / "guest.sock"), backlog=_BACKLOG).start()
+            self._folder, self._open = folder, stack.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        runner, self._runner = self._runner, None
-        folder, self._folder = self._folder, None
-        try:
-            if runner is not None:
-                await runner.cleanup()
-        finally:
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+        self._folder = None
+        await self._open.aclose()
 
     async def _answer(self, request: web.Request) -> web.Response:
         try:
