@@ -106,10 +106,7 @@ class GuestDesktop:
             return await step_on_stock(self, actions, settle, observe)
         timeout = self._timeout + sum(map(_time_of, actions)) + (settle.cap if settle else 0.0)
         answer = await self._post("/step", {"actions": actions, "settle": settle, "observe": observe}, timeout)
-        try:
-            return msgspec.msgpack.decode(answer, type=StepResult)
-        except msgspec.MsgspecError as error:
-            raise DesktopError(f"desktop {self.id} answered /step with something else: {error}") from error
+        return self._transport.decode(answer, StepResult, "/step", packed=True)
 
     async def run(self, command: Sequence[str] | str, *, timeout: float = 120.0) -> RunResult:
         """Run a program to its end; a string goes through the shell."""

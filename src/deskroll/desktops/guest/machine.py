@@ -31,7 +31,7 @@ from deskroll.actions import (
 )
 from deskroll.desktops.base import ActionResult, Observe, Settle, SettleOutcome, StepResult, act_in_turn
 from deskroll.desktops.guest import files
-from deskroll.desktops.guest.kernel import anybody_runnable, nobody_runnable
+from deskroll.desktops.guest.kernel import anybody_runnable
 from deskroll.desktops.guest.processes import Programs, ProgramTimeout
 from deskroll.desktops.guest.session import Session
 from deskroll.desktops.guest.terminal import terminal_text
@@ -69,7 +69,8 @@ class Machine:
         """For looking and asking; an action that takes its time does not hold these up."""
         self._acts = XConnection(session.env["DISPLAY"])
         self.screen: Screen = open_screen(session.env["DISPLAY"], session.framebuffer)
-        self.changes = ChangeWatcher(self.screen, anybody_runnable if session.settings.sandboxed else nobody_runnable)
+        # Of a desktop that shares the host's processes it cannot be told quickly whose they are.
+        self.changes = ChangeWatcher(self.screen, anybody_runnable if session.settings.sandboxed else lambda: False)
         self.tree = Accessibility(session.env["DBUS_SESSION_BUS_ADDRESS"])
         self.recorder: Recorder | None = None
         self.wallpaper: Path | None = None

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from deskroll.actions import Action
 from deskroll.desktops.base import Observe, Settle
+from deskroll.errors import DeathCause
 
 T = TypeVar("T")
 MAX_BODY = 16 * 1024 * 1024
@@ -28,6 +29,14 @@ class BadRequest(Exception):
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
         self.status = status
+
+
+def refuse(status: int, message: str, *, lost: DeathCause | None = None) -> web.Response:
+    """The answer that something was not done; `lost`: and will not be, as the desktop died of this."""
+    body: dict[str, object] = {"status": "error", "message": message, "error": message}
+    if lost is not None:
+        body |= {"lost": True, "cause": lost}
+    return web.json_response(body, status=status)
 
 
 TIMEOUT_HEADER = "Deskroll-Timeout"

@@ -91,7 +91,9 @@ class Running:
 
     async def until_gone(self, lost: Callable[[Lost], None]) -> Failed:
         """Wait until the keeper has ended, and return its last word; `lost` is told of parts that die before that."""
-        last = Failed(message="its keeper died", cause=self._cause_of_a_dead_keeper)
+        # Out of its namespaces, nothing reaches the keeper; without them, it is a process like others.
+        cause = DeathCause.OUTSIDE if self.isolation == "bwrap" else DeathCause.UNKNOWN
+        last = Failed(message="its keeper died", cause=cause)
         while (report := await _receive(self.link)) is not None:
             match report:
                 case Lost():
@@ -99,11 +101,6 @@ class Running:
                 case Failed():
                     last = report
         return last
-
-    @property
-    def _cause_of_a_dead_keeper(self) -> DeathCause:
-        """Out of its namespaces, nothing reaches the keeper; without them, it is a process like others."""
-        return DeathCause.OUTSIDE if self.isolation == "bwrap" else DeathCause.UNKNOWN
 
     def _sweep(self) -> None:
         """Remove what a keeper that died before its desktop has left; after a sound one there is nothing to do."""

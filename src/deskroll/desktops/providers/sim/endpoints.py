@@ -23,14 +23,13 @@ Endpoint = Callable[[SimDesktop, web.Request], Awaitable[web.Response]]
 UPLOAD = "/setup/upload"
 
 
-def as_json(value: object, status: int = 200) -> web.Response:
-    """An answer as JSON."""
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
+def _as_json(value: object) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json")
 
 
 async def _health(desktop: SimDesktop, _request: web.Request) -> web.Response:
     await desktop.check()
-    return as_json({"status": "ok", "parts": {}})
+    return _as_json({"status": "ok", "parts": {}})
 
 
 async def _screenshot(desktop: SimDesktop, request: web.Request) -> web.Response:
@@ -48,7 +47,7 @@ async def _do_step(desktop: SimDesktop, request: web.Request) -> web.Response:
 async def _execute(desktop: SimDesktop, request: web.Request) -> web.Response:
     command = await requests.read_json(request, requests.Command)
     desktop.contents.remember(command.resolve(HOME))
-    return as_json({"status": "success", "output": "", "error": "", "returncode": 0})
+    return _as_json({"status": "success", "output": "", "error": "", "returncode": 0})
 
 
 async def _launch(desktop: SimDesktop, request: web.Request) -> web.Response:
@@ -74,7 +73,7 @@ async def _open_file(desktop: SimDesktop, request: web.Request) -> web.Response:
 
 async def _write_clipboard(desktop: SimDesktop, request: web.Request) -> web.Response:
     desktop.contents.clipboard = (await requests.read_json(request, requests.ClipboardText)).text
-    return as_json({"status": "success"})
+    return _as_json({"status": "success"})
 
 
 async def _read_file(desktop: SimDesktop, request: web.Request) -> web.Response:
@@ -119,7 +118,7 @@ def _only_png(image: str, field: str) -> None:
 
 def _telling(what: Callable[[SimDesktop], object]) -> Endpoint:
     async def tell(desktop: SimDesktop, _request: web.Request) -> web.Response:
-        return as_json(what(desktop))
+        return _as_json(what(desktop))
 
     return tell
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from aiohttp import web
 
-from deskroll.desktops.guest.requests import LEASE_HEADER, BadRequest
+from deskroll.desktops.guest.requests import LEASE_HEADER, BadRequest, refuse
 from deskroll.desktops.providers.sim.contents import MAX_FILE
-from deskroll.desktops.providers.sim.endpoints import ENDPOINTS, UPLOAD, as_json
+from deskroll.desktops.providers.sim.endpoints import ENDPOINTS, UPLOAD
 from deskroll.desktops.providers.sim.world import SimWorld
-from deskroll.errors import DeathCause, DesktopError, DesktopLost
+from deskroll.errors import DesktopError, DesktopLost
 from deskroll.host.runtime_folder import make_scratch_folder
 
 _BACKLOG = 4096
@@ -64,15 +64,15 @@ class SimServer:
         try:
             return await self._serve(request)
         except DesktopLost as error:
-            return _refusal(503, str(error), lost=error.cause)
+            return refuse(503, str(error), lost=error.cause)
         except BadRequest as error:
-            return _refusal(error.status, str(error))
+            return refuse(error.status, str(error))
         except web.HTTPException as error:
-            return _refusal(error.status, error.text or error.reason)
+            return refuse(error.status, error.text or error.reason)
         except Exception as error:  # noqa: BLE001
             # As in the real guest: a bug here must cost one request only.
             _log.exception("%s %s failed", request.method, request.path)
-            return _refusal(500, f"{request.method} {request.path} failed inside: {type(error).__name__}: {error}")
+            return refuse(500, f"{request.method} {request.path} failed inside: {type(error).__name__}: {error}")
 
     async def _serve(self, request: web.Request) -> web.Response:
         method, path, headers = request.method, request.path, request.headers
@@ -80,14 +80,9 @@ class SimServer:
             await request.read()
         desktop = self._world.find(headers.get("Authorization", "").removeprefix("Bearer "))
         if desktop is None:
-            return _refusal(401, "this token leads to no desktop: it was never given out, or the desktop was reset")
+            return refuse(401, "this token leads to no desktop: it was never given out, or the desktop was reset")
         await desktop.enter(headers.get(LEASE_HEADER, ""))
         endpoint = ENDPOINTS.get((method, path))
         if endpoint is None:
-            return _refusal(404, f"a simulated desktop has no endpoint {method} {path}")
+            return refuse(404, f"a simulated desktop has no endpoint {method} {path}")
         return await endpoint(desktop, request)
-
-
-def _refusal(status: int, message: str, *, lost: DeathCause | None = None) -> web.Response:
-    body: dict[str, object] = {"status": "error", "message": message, "error": message}
-    return as_json({**body, "lost": True, "cause": lost} if lost is not None else body, status)
