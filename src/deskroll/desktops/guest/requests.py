@@ -1,6 +1,6 @@
 """Reading requests: JSON bodies and forms, with errors that say which field is wrong and what it may be.
 
-The bodies that a guest and a simulated desktop take alike are here.
+The bodies that a guest and a simulated desktop take alike are here, and how either refuses one.
 """
 
 from __future__ import annotations
