@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -73,6 +73,19 @@ class ActionResult(Record, frozen=True):
     """Why the action was refused or failed: for the agent to read."""
 
 
+async def act_in_turn(
+    actions: Sequence[Action], act: Callable[[Action], Awaitable[ActionResult]]
+) -> list[ActionResult]:
+    """Perform one action after the other; those after one that failed are not performed."""
+    results: list[ActionResult] = []
+    for action in actions:
+        if results and not results[-1].ok:
+            results.append(ActionResult(ok=False, error="not performed, because an action before it failed"))
+        else:
+            results.append(await act(action))
+    return results
+
+
 class StepResult(Record, frozen=True):
     """What came of one step."""
 
@@ -96,6 +109,11 @@ class RunResult(Record, frozen=True):
     def signal(self) -> str:
         """The signal that ended it; empty where it ended by itself."""
         return signal_of(self.returncode)
+
+    def as_action(self) -> ActionResult:
+        """The same as what became of an action: the end of the error, where the program failed."""
+        ok = self.returncode == 0
+        return ActionResult(ok=ok, output=self.output, error="" if ok else self.error[-2000:])
 
 
 _OF_SHELLS = {

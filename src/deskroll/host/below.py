@@ -20,9 +20,9 @@ class LeadsOut(OSError):
     """A path that leads out of its folder, by `..` or by a link."""
 
 
-def open_below(root: str | Path, path: str, flags: int = os.O_RDONLY) -> int:
+def open_below(root: str | Path, path: str) -> int:
     """A file descriptor of the plain file at a relative path below `root`; OSError where there is none."""
-    found = _open(root, _parts(path), flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, path)
+    found = _open(root, _parts(path), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, path)
     mode = os.fstat(found).st_mode
     if not stat.S_ISREG(mode):
         os.close(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -19,7 +19,8 @@ from deskroll.actions import Action, Script, Typing, Wait
 from deskroll.desktops.base import Address, Observe, RunResult, Settle, StepResult, Window
 from deskroll.desktops.guest.files import MAX_FILE
 from deskroll.desktops.guest.forward import forward_through_guest
-from deskroll.desktops.guest.stock import StockStep
+from deskroll.desktops.guest.requests import ClipboardText, PathRequest, WindowRequest
+from deskroll.desktops.guest.stock import step_on_stock
 from deskroll.desktops.guest.transport import Hold, Transport
 from deskroll.errors import DesktopError, GuestError
 
@@ -44,10 +45,6 @@ class _Tree(msgspec.Struct):
     AT: str
 
 
-class _Clipboard(msgspec.Struct):
-    text: str
-
-
 class _Terminal(msgspec.Struct):
     output: str | None = None
 
@@ -59,8 +56,8 @@ class GuestDesktop:
         self.address = address
         self._timeout = timeout
         self._transport = Transport(address, hold)
-        self._stock: StockStep | None = None
-        self._asked = False
+        self._stock: bool | None = None
+        """Whether it has OSWorld's endpoints only; None: nobody has asked yet."""
 
     @property
     def id(self) -> str:
@@ -106,30 +103,24 @@ class GuestDesktop:
     ) -> StepResult:
         """Act, settle, look: one round trip, or OSWorld's endpoints one by one on a stock guest."""
         if await self._is_stock():
-            return await self._require_stock().step(actions, settle, observe)
-        body = msgspec.json.encode({"actions": actions, "settle": settle, "observe": observe})
+            return await step_on_stock(self, actions, settle, observe)
         timeout = self._timeout + sum(map(_time_of, actions)) + (settle.cap if settle else 0.0)
-        answer = await self._transport.request("POST", "/step", timeout=timeout, body=body)
-        try:
-            return msgspec.msgpack.decode(answer, type=StepResult)
-        except msgspec.MsgspecError as error:
-            raise DesktopError(f"desktop {self.id} answered /step with something else: {error}") from error
+        answer = await self._post("/step", {"actions": actions, "settle": settle, "observe": observe}, timeout)
+        return self._transport.decode(answer, StepResult, "/step", packed=True)
 
     async def run(self, command: Sequence[str] | str, *, timeout: float = 120.0) -> RunResult:
         """Run a program to its end; a string goes through the shell."""
-        body = {"command": command, "shell": isinstance(command, str)}
-        done = await self._post("/execute", body, _Executed, timeout)
+        answer = await self._post("/execute", _command(command), timeout)
+        done = self._transport.decode(answer, _Executed, "/execute")
         return RunResult(returncode=done.returncode, output=done.output, error=done.error)
 
     async def launch(self, command: Sequence[str] | str) -> None:
         """Start a program and leave it running."""
-        body = msgspec.json.encode({"command": command, "shell": isinstance(command, str)})
-        await self._transport.request("POST", "/setup/launch", timeout=self._timeout, body=body)
+        await self._post("/setup/launch", _command(command))
 
     async def open_file(self, path: str) -> None:
         """Open a file in its program; returns when its window is there."""
-        body = msgspec.json.encode({"path": path})
-        await self._transport.request("POST", "/setup/open_file", timeout=OPEN_S, body=body)
+        await self._post("/setup/open_file", PathRequest(path), OPEN_S)
 
     async def windows(self) -> list[Window]:
         """All windows, oldest first; not on a stock guest."""
@@ -137,29 +128,24 @@ class GuestDesktop:
 
     async def read_clipboard(self) -> str:
         """The text that was copied last; not on a stock guest."""
-        return (await self._get("/clipboard", _Clipboard)).text
+        return (await self._get("/clipboard", ClipboardText)).text
 
     async def write_clipboard(self, text: str) -> None:
         """Put text where programs paste from; not on a stock guest."""
-        body = msgspec.json.encode(_Clipboard(text))
-        await self._transport.request("POST", "/clipboard", timeout=self._timeout, body=body)
+        await self._post("/clipboard", ClipboardText(text))
 
     async def activate_window(self, name: str, *, strict: bool = False, by_class: bool = False) -> None:
         """Bring the window of that title (or class) to the front."""
-        body = msgspec.json.encode({"window_name": name, "strict": strict, "by_class": by_class})
-        await self._transport.request("POST", "/setup/activate_window", timeout=self._timeout, body=body)
+        await self._post("/setup/activate_window", WindowRequest(name, strict, by_class))
 
     async def close_window(self, name: str, *, strict: bool = False, by_class: bool = False) -> None:
         """Ask the window of that title (or class) to close."""
-        body = msgspec.json.encode({"window_name": name, "strict": strict, "by_class": by_class})
-        await self._transport.request("POST", "/setup/close_window", timeout=self._timeout, body=body)
+        await self._post("/setup/close_window", WindowRequest(name, strict, by_class))
 
-    async def read_file(self, path: str, *, max_size: int = MAX_FILE, timeout: float | None = None) -> bytes:
+    async def read_file(self, path: str, *, max_size: int = MAX_FILE) -> bytes:
         """Read a file of the desktop."""
         form = aiohttp.FormData({"file_path": path})
-        return await self._transport.request(
-            "POST", "/file", timeout=timeout or self._timeout, body=form, max_answer=max_size
-        )
+        return await self._transport.request("POST", "/file", timeout=self._timeout, body=form, max_answer=max_size)
 
     async def write_file(self, path: str, data: bytes, *, timeout: float | None = None) -> None:
         """Write a file in the desktop, making its folder."""
@@ -207,28 +193,27 @@ class GuestDesktop:
 
     async def _is_stock(self) -> bool:
         """Ask once what kind of guest this is."""
-        if not self._asked:
+        if self._stock is None:
             try:
                 await self._transport.request("GET", "/deskroll", timeout=self._timeout)
+                self._stock = False
             except GuestError as error:
                 if error.status != 404:
                     raise
-                self._stock = StockStep(self._transport, self._timeout)
-            self._asked = True
-        return self._stock is not None
-
-    def _require_stock(self) -> StockStep:
-        if self._stock is None:
-            raise DesktopError(f"desktop {self.id} is not a stock guest")
+                self._stock = True
         return self._stock
 
     async def _get(self, path: str, kind: type[T]) -> T:
         answer = await self._transport.request("GET", path, timeout=self._timeout)
         return self._transport.decode(answer, kind, path)
 
-    async def _post(self, path: str, body: dict[str, Any], kind: type[T], timeout: float) -> T:
-        answer = await self._transport.request("POST", path, timeout=timeout, body=msgspec.json.encode(body))
-        return self._transport.decode(answer, kind, path)
+    async def _post(self, path: str, body: object, timeout: float | None = None) -> bytes:
+        seconds = self._timeout if timeout is None else timeout
+        return await self._transport.request("POST", path, timeout=seconds, body=msgspec.json.encode(body))
+
+
+def _command(command: Sequence[str] | str) -> dict[str, object]:
+    return {"command": command, "shell": isinstance(command, str)}
 
 
 def _time_of(action: Action) -> float:

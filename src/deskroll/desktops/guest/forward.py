@@ -13,6 +13,7 @@ from deskroll.desktops.guest.transport import Transport
 from deskroll.errors import LeaseLost
 from deskroll.host.relay import serve_connections
 
+WebSocket = aiohttp.ClientWebSocketResponse | web.WebSocketResponse
 _CHUNK = 64 * 1024
 _LOOK_S = 1.0
 
@@ -48,11 +49,7 @@ async def _while_held(transport: Transport, work: Coroutine[None, None, None]) -
         await asyncio.gather(carrying, return_exceptions=True)
 
 
-async def carry(
-    socket: aiohttp.ClientWebSocketResponse | web.WebSocketResponse,
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-) -> None:
+async def carry(socket: WebSocket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Carry bytes both ways until both sides have said that they are done: an empty message is an end of file."""
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -63,17 +60,13 @@ async def carry(
     await socket.close()
 
 
-async def _outward(
-    reader: asyncio.StreamReader, socket: aiohttp.ClientWebSocketResponse | web.WebSocketResponse
-) -> None:
+async def _outward(reader: asyncio.StreamReader, socket: WebSocket) -> None:
     while chunk := await reader.read(_CHUNK):
         await socket.send_bytes(chunk)
     await socket.send_bytes(b"")
 
 
-async def _inward(
-    socket: aiohttp.ClientWebSocketResponse | web.WebSocketResponse, writer: asyncio.StreamWriter
-) -> None:
+async def _inward(socket: WebSocket, writer: asyncio.StreamWriter) -> None:
     async for message in socket:
         if message.type is not aiohttp.WSMsgType.BINARY:
             continue

@@ -30,11 +30,6 @@ def at_work(pids: Sequence[int]) -> bool:
     return before != [_read(f"{thread}/schedstat") for thread in threads]
 
 
-def nobody_runnable() -> bool:
-    """For a desktop that shares the host's processes: whose they are cannot be told quickly."""
-    return False
-
-
 def _numbers(folder: str) -> list[int]:
     try:
         with os.scandir(folder) as entries:

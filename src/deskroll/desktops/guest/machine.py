@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from Xlib.display import Display
 
@@ -29,8 +29,9 @@ from deskroll.actions import (
     Wait,
     check,
 )
-from deskroll.desktops.base import ActionResult, Observe, Settle, SettleOutcome, StepResult
-from deskroll.desktops.guest.kernel import anybody_runnable, nobody_runnable
+from deskroll.desktops.base import ActionResult, Observe, Settle, SettleOutcome, StepResult, act_in_turn
+from deskroll.desktops.guest import files
+from deskroll.desktops.guest.kernel import anybody_runnable
 from deskroll.desktops.guest.processes import Programs, ProgramTimeout
 from deskroll.desktops.guest.session import Session
 from deskroll.desktops.guest.terminal import terminal_text
@@ -43,6 +44,7 @@ from deskroll.desktops.x11.input import Input
 from deskroll.desktops.x11.recording import Recorder
 from deskroll.errors import ActionError, DesktopError, DesktopLost, FailureKind
 
+P = ParamSpec("P")
 T = TypeVar("T")
 X_TIMEOUT_S = 4.0
 """For one round trip to the X server; a healthy one answers within milliseconds, a loaded one within a second."""
@@ -67,7 +69,8 @@ class Machine:
         """For looking and asking; an action that takes its time does not hold these up."""
         self._acts = XConnection(session.env["DISPLAY"])
         self.screen: Screen = open_screen(session.env["DISPLAY"], session.framebuffer)
-        self.changes = ChangeWatcher(self.screen, anybody_runnable if session.settings.sandboxed else nobody_runnable)
+        # Of a desktop that shares the host's processes it cannot be told quickly whose they are.
+        self.changes = ChangeWatcher(self.screen, anybody_runnable if session.settings.sandboxed else lambda: False)
         self.tree = Accessibility(session.env["DBUS_SESSION_BUS_ADDRESS"])
         self.recorder: Recorder | None = None
         self.wallpaper: Path | None = None
@@ -114,7 +117,8 @@ class Machine:
                 with self.changes.watch(settle.after(actions), clicked=clicked) as watch:
                     results = await self._act_all(actions)
                     clock.lap("act")
-                    outcome = await watch.settled(self._is_read(settle.cap))
+                    is_read = self._on_input(settle.cap + X_TIMEOUT_S, Input.is_read, settle.cap)
+                    outcome = await watch.settled(is_read)
                     clock.lap("settle")
             image = await self.look(observe.image) if observe.screenshot else None
             clock.lap("look")
@@ -140,15 +144,10 @@ class Machine:
         return terminal_text(await self.read_tree(scope=Scope.SHOWN))
 
     async def _act_all(self, actions: Sequence[Action]) -> list[ActionResult]:
-        results: list[ActionResult] = []
-        for action in actions:
-            if results and not results[-1].ok:
-                results.append(ActionResult(ok=False, error="not performed, because an action before it failed"))
-            else:
-                results.append(await self.act(action))
+        results = await act_in_turn(actions, self.act)
         if results and not results[-1].ok:
             # What would have released a held key or button was not performed.
-            await self._acts.call(ACT_TIMEOUT_S, self._release_now)
+            await self._on_input(ACT_TIMEOUT_S, Input.release_all)
         return results
 
     async def act(self, action: Action) -> ActionResult:
@@ -170,33 +169,27 @@ class Machine:
     async def _perform(self, action: ComputerAction) -> None:
         """In parts, where it is a long text: each has a deadline of its own, and between two it can be cancelled."""
         for part in _parts(action):
-            await self._acts.call(ACT_TIMEOUT_S, self._perform_now, part)
+            await self._on_input(ACT_TIMEOUT_S, Input.perform, part)
 
-    def _perform_now(self, _display: Display, action: ComputerAction) -> None:
-        self._require_input().perform(action)
-
-    async def _is_read(self, patience: float) -> bool:
-        """Whether the programs that got input have read it within so many seconds."""
-        return await self._acts.call(patience + X_TIMEOUT_S, self._is_read_now, patience)
-
-    def _is_read_now(self, _display: Display, patience: float) -> bool:
-        return self._require_input().is_read(patience)
-
-    def _release_now(self, _display: Display) -> None:
-        self._require_input().release_all()
+    async def _on_input(
+        self, timeout: float, use: Callable[Concatenate[Input, P], T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Use keyboard and mouse, on the connection that acts."""
+        given = self._input
+        if given is None:
+            raise DesktopLost("the desktop is not open yet")
+        return await self._acts.call(timeout, lambda _display: use(given, *args, **kwargs))
 
     async def _run_script(self, script: Script) -> ActionResult:
         try:
             result = await self.programs.run(["python", "-c", script.code], SCRIPT_TIMEOUT_S)
         except ProgramTimeout as error:
             return ActionResult(ok=False, error=str(error))
-        ok = result.returncode == 0
-        return ActionResult(ok=ok, output=result.output, error="" if ok else result.error[-2000:])
+        return result.as_action()
 
-    def _require_input(self) -> Input:
-        if self._input is None:
-            raise DesktopLost("the desktop is not open yet")
-        return self._input
+    def expand(self, path: str) -> Path:
+        """Where a request's path leads in this desktop."""
+        return files.expand(path, self.session.env, self.session.home)
 
     async def on_display(self, function: Callable[[Display], T], timeout: float = X_TIMEOUT_S) -> T:
         """Run a driver function on the X connection."""

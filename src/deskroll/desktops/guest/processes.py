@@ -54,16 +54,13 @@ class _Program(asyncio.SubprocessProtocol):
         self.output = {1: _Stream(), 2: _Stream()}
         self.ended = asyncio.Event()
         self.drained = asyncio.Event()
-        self._forgotten = False
+        self.forgotten = False
+        """Whether what is printed is of no interest any more."""
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Something was printed."""
-        if not self._forgotten:
+        if not self.forgotten:
             self.output[fd].add(data)
-
-    def forget(self) -> None:
-        """From now on what is printed is of no interest."""
-        self._forgotten = True
 
     def process_exited(self) -> None:
         """The program itself has ended."""
@@ -98,19 +95,19 @@ class Programs:
         finally:
             code = transport.get_returncode()
             if code is None:
-                _kill_group(transport.get_pid())
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(transport.get_pid(), signal.SIGKILL)
             # A program in the background may write to the pipes for hours yet: closing them would kill it.
-            program.forget()
+            program.forgotten = True
         return RunResult(
             returncode=code if code is not None else -1,
             output=program.output[1].text(),
             error=program.output[2].text(),
         )
 
-    async def launch(self, command: Sequence[str] | str) -> int:
-        """Start and leave running; returns its pid. Raises OSError when it cannot start."""
-        transport, _ = await self._start(command, None, quiet=True)
-        return transport.get_pid()
+    async def launch(self, command: Sequence[str] | str) -> None:
+        """Start and leave running. Raises OSError when it cannot start."""
+        await self._start(command, None, quiet=True)
 
     async def _start(
         self, command: Sequence[str] | str, cwd: Path | None, *, merge: bool = False, quiet: bool = False
@@ -124,8 +121,3 @@ class Programs:
         with contextlib.suppress(OSError):  # it may have ended already
             Path(f"/proc/{transport.get_pid()}/oom_score_adj").write_text(_OOM_FIRST)
         return transport, program
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)

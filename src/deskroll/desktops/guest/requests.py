@@ -1,4 +1,7 @@
-"""Reading requests: JSON bodies and forms, with errors that say which field is wrong and what it may be."""
+"""Reading requests: JSON bodies and forms, with errors that say which field is wrong and what it may be.
+
+The bodies that a guest and a simulated desktop take alike are here, and how either refuses one.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,16 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
+from deskroll.actions import Action
+from deskroll.desktops.base import Observe, Settle
+from deskroll.errors import DeathCause
+
 T = TypeVar("T")
 MAX_BODY = 16 * 1024 * 1024
 """Bytes of a JSON or form body; uploads are streamed and have a limit of their own."""
+MAX_ACTIONS = 200
+"""Actions of one step."""
+MULTIPART = "file_path and file_data are required, as multipart/form-data"
 
 
 class BadRequest(Exception):
@@ -19,6 +29,14 @@ class BadRequest(Exception):
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
         self.status = status
+
+
+def refuse(status: int, message: str, *, lost: DeathCause | None = None) -> web.Response:
+    """The answer that something was not done; `lost`: and will not be, as the desktop died of this."""
+    body: dict[str, object] = {"status": "error", "message": message, "error": message}
+    if lost is not None:
+        body |= {"lost": True, "cause": lost}
+    return web.json_response(body, status=status)
 
 
 TIMEOUT_HEADER = "Deskroll-Timeout"
@@ -91,7 +109,8 @@ class Command(msgspec.Struct):
         if "\0" in (command if isinstance(command, str) else "".join(command)):
             raise BadRequest("command must not hold NUL bytes")
         if shell:
-            return command if isinstance(command, str) else _shell_list(command)
+            # As Python's subprocess does with a list and shell=True: upstream's clients rely on it.
+            return command if isinstance(command, str) else ["/bin/sh", "-c", *command]
         try:
             words = shlex.split(command) if isinstance(command, str) else command
         except ValueError as error:
@@ -99,6 +118,53 @@ class Command(msgspec.Struct):
         return [f"{home}{word[1:]}" if word.startswith("~/") else word for word in words]
 
 
-def _shell_list(command: list[str]) -> str | list[str]:
-    # Python's subprocess gives a list with shell=True to `sh -c LIST[0] LIST[1:]`: upstream's clients rely on it.
-    return ["/bin/sh", "-c", *command]
+class StepRequest(msgspec.Struct):
+    """Body of /step."""
+
+    actions: list[Action] = msgspec.field(default_factory=list)
+    settle: Settle | None = None
+    observe: Observe = Observe()
+
+
+async def read_step(request: web.Request) -> StepRequest:
+    """The body of /step, unless it asks for too much."""
+    body = await read_json(request, StepRequest)
+    if len(body.actions) > MAX_ACTIONS:
+        raise BadRequest(f"actions holds {len(body.actions)} actions; at most {MAX_ACTIONS}")
+    return body
+
+
+class ClipboardText(msgspec.Struct):
+    """Body of /clipboard, and the answer to who reads it."""
+
+    text: str
+
+
+class PathRequest(msgspec.Struct):
+    """A body that names a path."""
+
+    path: str = ""
+
+
+async def read_path(request: web.Request) -> str:
+    """The path that a body must name."""
+    body = await read_json(request, PathRequest)
+    if not body.path:
+        raise BadRequest("Path not supplied!")
+    return body.path
+
+
+class WindowRequest(msgspec.Struct):
+    """Body of activate_window and close_window."""
+
+    window_name: str = ""
+    strict: bool = False
+    by_class: bool = False
+
+
+async def read_window(request: web.Request) -> WindowRequest:
+    """The window that a body must name."""
+    body = await read_json(request, WindowRequest)
+    if not body.window_name:
+        raise BadRequest("window_name required")
+    return body

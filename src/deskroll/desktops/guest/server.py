@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from deskroll.desktops.guest.machine import Machine
-from deskroll.desktops.guest.requests import LOCAL_HOST, MAX_BODY, BadRequest, time_left
+from deskroll.desktops.guest.requests import LOCAL_HOST, MAX_BODY, BadRequest, refuse, time_left
 from deskroll.desktops.guest.routes import MACHINE, execute, files, observe, ours, recording, windows
 from deskroll.desktops.x11.connection import XRequestError
 from deskroll.errors import ActionError, DeathCause, DesktopError, DesktopLost
@@ -38,10 +38,10 @@ def _authorisation(token: str) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if token and not bears_token(request.headers.get("Authorization", ""), token):
-            return _answer(401, "this desktop wants a token: send the header 'Authorization: Bearer TOKEN'")
+            return refuse(401, "this desktop wants a token: send the header 'Authorization: Bearer TOKEN'")
         if not token and ("Origin" in request.headers or not _is_local(request.host)):
             # A web page in a browser on this machine reaches loopback too; without a token this keeps it out.
-            return _answer(403, "without a token this desktop takes no requests from web pages or for other hosts")
+            return refuse(403, "without a token this desktop takes no requests from web pages or for other hosts")
         return await handler(request)
 
     return check
@@ -64,22 +64,22 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         async with asyncio.timeout(time_left(request)):
             return await handler(request)
     except BadRequest as error:
-        return _answer(error.status, str(error))
+        return refuse(error.status, str(error))
     except web.HTTPException as error:
-        return _answer(error.status, _explain(request, error))
+        return refuse(error.status, _explain(request, error))
     except ActionError as error:
-        return _answer(400, str(error))
+        return refuse(400, str(error))
     except DesktopLost as error:
         known = error.cause is not DeathCause.UNKNOWN
-        return _answer(503, str(error), lost=error.cause if known else request.app[MACHINE].session.cause)
+        return refuse(503, str(error), lost=error.cause if known else request.app[MACHINE].session.cause)
     except (DesktopError, XRequestError) as error:
-        return _answer(500, str(error))
+        return refuse(500, str(error))
     except TimeoutError:
-        return _answer(504, f"{request.method} {request.path} was not done in time")
+        return refuse(504, f"{request.method} {request.path} was not done in time")
     except Exception as error:  # noqa: BLE001
         # The last line of defence: a bug here must cost one request, not the desktop.
         _log.exception("%s %s failed", request.method, request.path)
-        return _answer(500, f"{request.method} {request.path} failed inside: {type(error).__name__}: {error}")
+        return refuse(500, f"{request.method} {request.path} failed inside: {type(error).__name__}: {error}")
 
 
 def _explain(request: web.Request, error: web.HTTPException) -> str:
@@ -90,10 +90,3 @@ def _explain(request: web.Request, error: web.HTTPException) -> str:
     if isinstance(error, web.HTTPNotFound):
         return f"there is no endpoint {request.path}"
     return error.text or error.reason
-
-
-def _answer(status: int, message: str, *, lost: DeathCause | None = None) -> web.Response:
-    body: dict[str, object] = {"status": "error", "message": message, "error": message}
-    if lost is not None:
-        body |= {"lost": True, "cause": lost}
-    return web.json_response(body, status=status)

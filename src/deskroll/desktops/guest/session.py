@@ -22,6 +22,7 @@ from Xlib import X, Xatom
 from Xlib.display import Display
 from Xlib.error import ConnectionClosedError, DisplayError, XError
 
+from deskroll.desktops.base import signal_of
 from deskroll.desktops.guest import kernel
 from deskroll.desktops.guest.settings import GuestSettings
 from deskroll.desktops.x11.atspi_bus import bus_address
@@ -98,12 +99,9 @@ class Session:
             raise BootError(f"the accessibility bus could not be announced: {error!r}{self._log_tail()}") from error
 
     def _set_root_property(self, name: str, value: str) -> None:
-        display = Display(self.env["DISPLAY"])
-        try:
+        with contextlib.closing(Display(self.env["DISPLAY"])) as display:
             display.screen().root.change_property(display.intern_atom(name), Xatom.STRING, 8, value.encode())
             display.sync()
-        finally:
-            display.close()
 
     async def _timed(self, name: str, began: float, start: Callable[[], Awaitable[None]]) -> None:
         await start()
@@ -153,8 +151,7 @@ class Session:
 
     def _await_window_manager(self) -> None:
         os.environ["XAUTHORITY"] = self.env["XAUTHORITY"]
-        display = Display(self.env["DISPLAY"])
-        try:
+        with contextlib.closing(Display(self.env["DISPLAY"])) as display:
             root = display.screen().root
             root.change_attributes(background_pixel=BACKGROUND)
             root.clear_area()
@@ -163,24 +160,19 @@ class Session:
             while root.get_full_property(atom, X.AnyPropertyType) is None:
                 self.check()
                 time.sleep(_PROBE_S)
-        finally:
-            display.close()
 
     async def _start_buses(self) -> None:
         address = self.env["DBUS_SESSION_BUS_ADDRESS"]
         await self._start("dbus-daemon", ["dbus-daemon", "--session", "--nofork", "--nosyslog", f"--address={address}"])
-        await self._until(self._bus_listens, "dbus-daemon")
+        while not self._bus_listens():
+            self._check_part("dbus-daemon")
+            await asyncio.sleep(_PROBE_S)
         launcher = next((path for path in AT_SPI_LAUNCHERS if Path(path).exists()), AT_SPI_LAUNCHERS[0])
         await self._start("at-spi-bus-launcher", [launcher, "--launch-immediately", "--a11y=1"])
 
     def _bus_listens(self) -> bool:
         with socket.socket(socket.AF_UNIX) as probe:
             return probe.connect_ex(str(self.run / "bus")) == 0
-
-    async def _until(self, condition: Callable[[], bool], part: str) -> None:
-        while not condition():
-            self._check_part(part)
-            await asyncio.sleep(_PROBE_S)
 
     async def _first_line(self, part: str, file: int) -> str:
         """The first line that a part writes to a pipe; raises when it ends before that."""
@@ -244,14 +236,6 @@ class Session:
             return ""
         return f"; the session's log ends: {text[-500:]}" if text else ""
 
-    async def stop(self) -> None:
-        """End the parts; for a desktop in a sandbox the sandbox's end does it."""
-        for process in self._parts.values():
-            if process.returncode is None:
-                process.kill()
-        for process in self._parts.values():
-            await process.wait()
-
 
 def _check_alive(name: str, pid: int) -> None:
     letter = kernel.state(pid)
@@ -273,8 +257,7 @@ def _cause_of(code: int, *, failing_counts: bool) -> DeathCause:
 
 def _ending(code: int) -> str:
     if code < 0:
-        known = {number.value: number.name for number in signal.Signals}
-        return f"was killed by {known.get(-code, f'signal {-code}')}"
+        return f"was killed by {signal_of(code)}"
     return f"ended with code {code}"
 
 

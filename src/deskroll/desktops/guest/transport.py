@@ -187,9 +187,11 @@ class Transport:
             return CommandTimeout(message, status)
         return GuestError(message, status)
 
-    def decode(self, answer: bytes, kind: type[T], what: str) -> T:
-        """A JSON answer as a record; raises `DesktopError` when the guest talks nonsense."""
+    def decode(self, answer: bytes, kind: type[T], what: str, *, packed: bool = False) -> T:
+        """An answer in JSON (or MessagePack) as a record; raises `DesktopError` when the guest talks nonsense."""
         try:
+            if packed:
+                return msgspec.msgpack.decode(answer, type=kind)
             return msgspec.json.decode(answer, type=kind)
         except msgspec.MsgspecError as error:
             raise DesktopError(f"desktop {self.address.id} answered {what} with something else: {error}") from error

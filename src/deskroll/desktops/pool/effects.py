@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from deskroll.desktops.base import Address, DesktopSpec
 from deskroll.desktops.pool.queue import Request
@@ -10,16 +10,14 @@ from deskroll.errors import DeskrollError
 from deskroll.events import Event
 
 
-@dataclass(frozen=True, slots=True)
-class Boot:
+class Boot(msgspec.Struct, frozen=True):
     """Start a desktop; answer with `made_clean` or `boot_failed`."""
 
     id: str
     spec: DesktopSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """Check its health; answer with `checked` or `check_failed`."""
 
     id: str
@@ -27,39 +25,34 @@ class Check:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Revert:
+class Revert(msgspec.Struct, frozen=True):
     """Put it back to the clean state of `spec`; answer with `made_clean` or `revert_failed`."""
 
     id: str
     spec: DesktopSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """Take it away; answer with `stopped` or `stop_failed`."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """The request is served."""
 
     request: Request
     address: Address
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """The request will not be served."""
 
     request_id: str
     error: DeskrollError
 
 
-@dataclass(frozen=True, slots=True)
-class Revoke:
+class Revoke(msgspec.Struct, frozen=True):
     """The holder has lost its lease."""
 
     lease_id: str
@@ -68,8 +61,7 @@ class Revoke:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """Something that people or programs may want to know of."""
 
     event: Event

@@ -44,12 +44,11 @@ class Fleet:
         self._count(slot, 1)
         self._tell(slot, slot.state)
 
-    def remove(self, desktop_id: str) -> Slot:
+    def remove(self, desktop_id: str) -> None:
         """A desktop is gone."""
         slot = self.slots.pop(desktop_id)
         self._count(slot, -1)
         self._tell(slot, GONE)
-        return slot
 
     def enter(self, slot: Slot, state: State, now: float, spec: DesktopSpec | None = None) -> None:
         """Change a desktop's state, and what it is like where a revert makes it so."""

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
+from deskroll import events
 from deskroll.clocks import running_time, time_limit
 from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
@@ -40,15 +41,6 @@ from deskroll.errors import (
     NoDesktop,
     ResetError,
 )
-from deskroll.events import (
-    DesktopState,
-    EventSink,
-    LeaseGranted,
-    LeaseRefused,
-    LeaseReleased,
-    LeaseTaken,
-    guarded,
-)
 from deskroll.host.supervise import Supervisor
 from deskroll.types import checked
 
@@ -69,14 +61,14 @@ class Pool:
         provider: Provider,
         config: PoolConfig = _DEFAULTS,
         *,
-        sink: EventSink | None = None,
+        sink: events.EventSink | None = None,
         expected: Mapping[DesktopSpec, int] | None = None,
     ) -> None:
         provider.check_spec(config.spec)
         _check_size(config.fewest, config.num_vms, provider)
         self.config = config
         self.provider = provider
-        self._sink = guarded(sink)
+        self._sink = events.guarded(sink)
         self._roster = Roster(
             config, provider.capabilities, lambda: f"{provider.name}-{secrets.token_hex(4)}", expected=expected
         )
@@ -188,7 +180,7 @@ class Pool:
         if lease is not None:
             lease.lose("it was given back")
             self._apply(self._roster.release(lease_id, self._now(), settled=settled, suspect=suspect))
-            self._sink.emit(LeaseReleased(lease=lease_id, desktop=lease.address.id))
+            self._sink.emit(events.LeaseReleased(lease=lease_id, desktop=lease.address.id))
 
     def revoke(self, lease_id: str, reason: str) -> None:
         """Take a desktop from its holder, whatever it does with it at the moment."""
@@ -259,16 +251,18 @@ class Pool:
                     if not waiter.done():
                         waiter.set_result(lease)
                     waited, client = self._now() - request.arrived_at, request.client
-                    self._sink.emit(LeaseGranted(lease=request.id, desktop=address.id, client=client, waited_s=waited))
+                    self._sink.emit(
+                        events.LeaseGranted(lease=request.id, desktop=address.id, client=client, waited_s=waited)
+                    )
                 case Refuse(request_id, error):
                     waiter = self._waiters[request_id]
                     if not waiter.done():
                         waiter.set_exception(error)
-                    self._sink.emit(LeaseRefused(lease=request_id, reason=str(error)))
+                    self._sink.emit(events.LeaseRefused(lease=request_id, reason=str(error)))
                 case Revoke(lease_id, desktop_id, client, reason):
                     if (lost := self._leases.pop(lease_id, None)) is not None:
                         lost.lose(reason)
-                    self._sink.emit(LeaseTaken(lease=lease_id, desktop=desktop_id, client=client, reason=reason))
+                    self._sink.emit(events.LeaseTaken(lease=lease_id, desktop=desktop_id, client=client, reason=reason))
                 case Report(event):
                     self._sink.emit(event)
                 case work if self._open and not self._closing.is_set():
@@ -377,7 +371,7 @@ class Pool:
         request = slot.request if state == State.LEASED else None
         holder = (request.id, request.client, request.group) if request is not None else ("", "", "")
         lease, client, group = holder
-        self._sink.emit(DesktopState(desktop=slot.id, state=str(state), lease=lease, client=client, group=group))
+        self._sink.emit(events.DesktopState(desktop=slot.id, state=str(state), lease=lease, client=client, group=group))
 
     @staticmethod
     def _now() -> float:

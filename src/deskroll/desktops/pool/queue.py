@@ -96,18 +96,10 @@ class Queue:
         """How many wait, those held back included."""
         return len(self._requests)
 
-    def __contains__(self, request_id: str) -> bool:
-        return request_id in self._requests
-
     @property
     def parked(self) -> int:
         """How many are held back by a quota."""
         return sum(map(len, self._parked.values()))
-
-    def get(self, request_id: str) -> Request | None:
-        """A request that waits."""
-        found = self._requests.get(request_id)
-        return found[0] if found else None
 
     def all(self) -> list[Request]:
         """Everybody who waits, in order."""

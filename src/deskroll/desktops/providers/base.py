@@ -17,20 +17,12 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
+from deskroll import events
 from deskroll.desktops.base import HEIGHTS, WIDTHS, Address, Capabilities, DesktopSpec, Recycling, TellLost
 from deskroll.desktops.guest.client import GuestDesktop
 from deskroll.desktops.notes import RENEW_S, RENEWAL, Note, renewed
 from deskroll.desktops.providers.note_store import HostNotes, NoteStore
 from deskroll.errors import BootError, DeathCause, DeskrollError, DesktopError, InputError, ResetError
-from deskroll.events import (
-    DesktopBooted,
-    DesktopDied,
-    DesktopReaped,
-    DesktopReset,
-    DesktopStopped,
-    EventSink,
-    guarded,
-)
 from deskroll.host.owner import Owner
 from deskroll.host.supervise import Supervisor
 from deskroll.plugins import Plugin
@@ -51,11 +43,11 @@ class Provider(Plugin):
     check_limit_s: ClassVar[float] = 10.0
     """Deadline of a health check, in seconds."""
 
-    def __init__(self, settings: Any = None, *, sink: EventSink | None = None) -> None:
+    def __init__(self, settings: Any = None, *, sink: events.EventSink | None = None) -> None:
         self.settings: Any = self.Settings() if settings is None else settings
         self.owner = Owner.this_process()
         self.store = self.note_store()
-        self._sink = guarded(sink)
+        self._sink = events.guarded(sink)
         self._own: dict[str, Any] = {}
         self._ending: dict[str, asyncio.Task[None]] = {}
         self._lost: set[str] = set()
@@ -169,7 +161,7 @@ class Provider(Plugin):
                 raise BootError(f"desktop {desktop_id} did not boot: {error}") from error
             raise
         parts = dict(self.boot_seconds(desktop_id))
-        self._sink.emit(DesktopBooted(desktop=desktop_id, seconds=time.monotonic() - began, parts=parts))
+        self._sink.emit(events.DesktopBooted(desktop=desktop_id, seconds=time.monotonic() - began, parts=parts))
         return address
 
     async def revert(self, desktop_id: str, spec: DesktopSpec) -> Address:
@@ -217,7 +209,7 @@ class Provider(Plugin):
             self._own[ours.id] = ours
         await self.stop(note.id)
         if ours is not None and not was_ours:
-            self._sink.emit(DesktopReaped(desktop=note.id, owner_pid=note.owner.pid))
+            self._sink.emit(events.DesktopReaped(desktop=note.id, owner_pid=note.owner.pid))
 
     # --- what kinds call ---------------------------------------------------------------------------------------------
 
@@ -231,7 +223,7 @@ class Provider(Plugin):
         if desktop_id not in self._own or desktop_id in self._ending or desktop_id in self._lost:
             return
         self._lost.add(desktop_id)
-        self._sink.emit(DesktopDied(desktop=desktop_id, reason=reason, cause=cause))
+        self._sink.emit(events.DesktopDied(desktop=desktop_id, reason=reason, cause=cause))
         for tell in self._tell_lost:
             tell(desktop_id, reason, cause)
 
@@ -260,7 +252,7 @@ class Provider(Plugin):
         began = time.monotonic()
         address = await self.revert_machine(note, spec)
         self._lost.discard(note.id)
-        self._sink.emit(DesktopReset(desktop=note.id, seconds=time.monotonic() - began))
+        self._sink.emit(events.DesktopReset(desktop=note.id, seconds=time.monotonic() - began))
         return address
 
     async def _end(self, note: Any) -> None:
@@ -273,7 +265,7 @@ class Provider(Plugin):
             self._ending.pop(note.id, None)
         self._own.pop(note.id, None)
         self._lost.discard(note.id)
-        self._sink.emit(DesktopStopped(desktop=note.id))
+        self._sink.emit(events.DesktopStopped(desktop=note.id))
 
     async def _keep_renewing(self) -> None:
         while True:

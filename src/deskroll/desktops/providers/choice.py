@@ -46,7 +46,7 @@ def choose(asked: str, options: Mapping[str, str], environ: Mapping[str, str]) -
     if instead == AUTO and asked != AUTO:
         choice = _automatic(options)
         said = f"provider {asked} was asked for; {VARIABLE}={AUTO} takes its place, which is {choice.name} here"
-        return Choice(name=choice.name, options=choice.options, substituted=said)
+        return msgspec.structs.replace(choice, substituted=said)
     if instead and instead != asked:
         try:
             Registry().find("provider", instead)
@@ -66,10 +66,8 @@ def choose(asked: str, options: Mapping[str, str], environ: Mapping[str, str]) -
         return Choice(name=asked, options=dict(options))
     check_name(asked)
     program = _PROGRAMS.get(asked)
-    if program is not None and shutil.which(program) is None:
-        absent = f", and its program {program} is not on this machine"
-    else:
-        absent = ""
+    lacks_it = program is not None and shutil.which(program) is None
+    absent = f", and its program {program} is not on this machine" if lacks_it else ""
     why = f"is not part of this version (there are: {', '.join(known)}){absent}"
     raise InputError(f"provider {asked!r} {why}; {VARIABLE}={EMBEDDED} runs the tasks on embedded desktops instead")
 

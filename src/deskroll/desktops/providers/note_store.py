@@ -68,9 +68,7 @@ class HostNotes(NoteStore):
 
     async def claim(self, note: Note) -> Any:
         """See `NoteStore`."""
-        notebook = self.notebook
-        current = await asyncio.to_thread(notebook.read, note.id)
-        return None if current is None else await asyncio.to_thread(notebook.claim, current)
+        return await asyncio.to_thread(self.notebook.claim, note)
 
     async def renew(self, desktop_id: str) -> None:
         """See `NoteStore`."""

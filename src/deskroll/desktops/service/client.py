@@ -29,25 +29,7 @@ from deskroll.desktops.base import DesktopSpec
 from deskroll.desktops.lease import Lease
 from deskroll.desktops.pool import PoolStatus
 from deskroll.desktops.pool.pool import new_lease_id
-from deskroll.desktops.service.wire import (
-    MOST_KINDS,
-    MOST_LEASES,
-    SESSION_HEADER,
-    Alive,
-    Ask,
-    Done,
-    Expect,
-    Free,
-    Granted,
-    Hello,
-    Kind,
-    Lost,
-    Problem,
-    Resize,
-    Return,
-    Welcome,
-    pool_address,
-)
+from deskroll.desktops.service import wire
 from deskroll.errors import BackgroundLost, DeskrollError, LeaseLost, NoDesktop, PoolGone, plain
 from deskroll.host.owner import boot_id
 from deskroll.host.supervise import Supervisor
@@ -88,14 +70,14 @@ class PoolClient:
         wait: float = 0.0,
         plan: str = "",
     ) -> None:
-        self.at = pool_address(at)
+        self.at = wire.pool_address(at)
         self._plan = plan
         self._client = client or f"{os.environ.get('USER') or os.getuid()}@{socket.gethostname()}:{os.getpid()}"
         self._token = os.environ.get(TOKEN_VARIABLE, "") if token is None else token
         self._beat_s = beat
         self._wait_s = wait
         self._http: aiohttp.ClientSession | None = None
-        self._session: Welcome | None = None
+        self._session: wire.Welcome | None = None
         self._beginning = asyncio.Lock()
         self._over = asyncio.Event()
         """Set when the session is lost."""
@@ -103,7 +85,7 @@ class PoolClient:
         self._leases: dict[str, Lease] = {}
         self._asking: dict[str, asyncio.Event] = {}
         """Requests that wait; the event says that the answer to one was lost on its way."""
-        self._owed: dict[str, Return | None] = {}
+        self._owed: dict[str, wire.Return | None] = {}
         """What is to be given back, and how; None: its holder's last requests are being ended."""
         self._background = Supervisor()
 
@@ -123,11 +105,13 @@ class PoolClient:
 
     async def __aexit__(self, *exc: object) -> None:
         session = self._session
-        await self._end_session("its holder left")
+        if session is not None:
+            self._lose_session(session, "its holder left")
+        await self._background.close()
         if self._http is not None:
             if session is not None:
                 with contextlib.suppress(DeskrollError):  # where it cannot be reached, nothing of ours is left there
-                    await self._call("POST", "/leave", Done, session=session, timeout=5.0)
+                    await self._call("POST", "/leave", wire.Done, session=session, timeout=5.0)
             http, self._http = self._http, None
             await http.close()
 
@@ -143,7 +127,7 @@ class PoolClient:
         timeout: float | None = None,
     ) -> AsyncIterator[Lease]:
         """Wait for a desktop and hold it for the length of the block; its reset goes on after that."""
-        ask = Ask(lease=new_lease_id(), spec=spec, priority=priority, group=group, timeout=timeout)
+        ask = wire.Ask(lease=new_lease_id(), spec=spec, priority=priority, group=group, timeout=timeout)
         lease, session = await self._acquire(ask)
         try:
             yield lease
@@ -157,10 +141,10 @@ class PoolClient:
                 await lease.close()  # first: where the fence is timed, nothing of ours may arrive after the release
             finally:
                 if not lost:
-                    given = Return(lease=lease.id, settled=lease.settled, suspect=plain(lease.suspect))
+                    given = wire.Return(lease=lease.id, settled=lease.settled, suspect=plain(lease.suspect))
                     await asyncio.shield(self._give_back(given, session))
 
-    async def _acquire(self, ask: Ask) -> tuple[Lease, Welcome]:
+    async def _acquire(self, ask: wire.Ask) -> tuple[Lease, wire.Welcome]:
         """Ask for a desktop, and again where the pool or the session is gone meanwhile."""
         gone_since = math.inf
         while True:
@@ -178,11 +162,11 @@ class PoolClient:
                     raise
                 await asyncio.sleep(_AGAIN_S * random.uniform(0.5, 1.0))  # noqa: S311  (spreads those who return)
 
-    async def _ask(self, ask: Ask, session: Welcome) -> Lease:
+    async def _ask(self, ask: wire.Ask, session: wire.Welcome) -> Lease:
         unheard = self._asking[ask.lease] = asyncio.Event()
         try:
             granted = await self._while_heard(
-                unheard, self._call("POST", "/lease", Granted, ask, session=session, timeout=None)
+                unheard, self._call("POST", "/lease", wire.Granted, ask, session=session, timeout=None)
             )
             left = functools.partial(self._seconds_left, session)
             lease = Lease(granted.lease, granted.address, granted.spec, seconds_left=left)
@@ -192,7 +176,7 @@ class PoolClient:
             self._lose_session(session, str(error))
             raise
         except BaseException:
-            await asyncio.shield(self._give_back(Return(lease=ask.lease), session))
+            await asyncio.shield(self._give_back(wire.Return(lease=ask.lease), session))
             raise
         finally:
             self._asking.pop(ask.lease, None)
@@ -212,11 +196,11 @@ class PoolClient:
                 task.cancel()
             await asyncio.gather(call, *ends, return_exceptions=True)
 
-    async def _give_back(self, given: Return, session: Welcome) -> None:
+    async def _give_back(self, given: wire.Return, session: wire.Welcome) -> None:
         """Where the pool cannot be reached, a later heartbeat does it, in the same words, or the end of the session."""
         self._owed[given.lease] = given
         try:
-            await self._call("POST", "/release", Done, given, session=session)
+            await self._call("POST", "/release", wire.Done, given, session=session)
         except LeaseLost:
             pass  # the session is over, and with it the lease
         except DeskrollError:
@@ -226,9 +210,9 @@ class PoolClient:
 
     async def expect(self, leases: Mapping[DesktopSpec, int]) -> None:
         """How many leases our plan comes to in all, by kind, those that it has had included; holds while we do."""
-        most = heapq.nlargest(MOST_KINDS, leases.items(), key=operator.itemgetter(1))
-        kinds = tuple(Kind(spec=spec, leases=min(number, MOST_LEASES)) for spec, number in most)
-        await self._call("POST", "/expect", Done, Expect(kinds=kinds), session=await self._ready_session())
+        most = heapq.nlargest(wire.MOST_KINDS, leases.items(), key=operator.itemgetter(1))
+        kinds = tuple(wire.Kind(spec=spec, leases=min(number, wire.MOST_LEASES)) for spec, number in most)
+        await self._call("POST", "/expect", wire.Done, wire.Expect(kinds=kinds), session=await self._ready_session())
 
     # --- for operators ---
 
@@ -238,25 +222,25 @@ class PoolClient:
 
     async def resize(self, num_vms: int, min_vms: int | None = None) -> None:
         """Have at most `num_vms` desktops from now on, and at least `min_vms` (None: as before). Ends a draining."""
-        await self._call("POST", "/resize", Done, Resize(num_vms=num_vms, min_vms=min_vms))
+        await self._call("POST", "/resize", wire.Done, wire.Resize(num_vms=num_vms, min_vms=min_vms))
 
     async def drain(self) -> None:
         """Hand out no more desktops, and stop each one as it comes free."""
-        await self._call("POST", "/drain", Done)
+        await self._call("POST", "/drain", wire.Done)
 
     async def free(self, desktop_id: str, reason: str = "an operator took it back") -> None:
         """Take a desktop from whoever holds it, by force."""
-        await self._call("POST", "/free", Done, Free(desktop=desktop_id, reason=reason))
+        await self._call("POST", "/free", wire.Done, wire.Free(desktop=desktop_id, reason=reason))
 
     # --- the session ---
 
-    async def _ready_session(self) -> Welcome:
+    async def _ready_session(self) -> wire.Welcome:
         """This process's session, begun on first use and again after the service was started anew."""
         async with self._beginning:
             if self._session is None:
                 sent_at = boot_time()
-                hello = Hello(client=self._client, boot=boot_id(), plan=self._plan)
-                session = await self._call("POST", "/session", Welcome, hello)
+                hello = wire.Hello(client=self._client, boot=boot_id(), plan=self._plan)
+                session = await self._call("POST", "/session", wire.Welcome, hello)
                 self._session, self._renewed_at, self._over = session, sent_at, asyncio.Event()
                 heard = asyncio.Event()
                 await self._background.close()
@@ -270,7 +254,7 @@ class PoolClient:
                 raise PoolGone(f"the pool at {self.at} ended the session at once; is it being stopped?")
             return self._session
 
-    async def _listen(self, session: Welcome, heard: asyncio.Event) -> None:
+    async def _listen(self, session: wire.Welcome, heard: asyncio.Event) -> None:
         """Hear of leases that are taken away. Where the session lives by this connection, its end is the session's."""
         try:
             while self._session is session:
@@ -284,8 +268,8 @@ class PoolClient:
         finally:
             heard.set()
 
-    async def _hear(self, session: Welcome, heard: asyncio.Event) -> None:
-        headers = {SESSION_HEADER: session.session}
+    async def _hear(self, session: wire.Welcome, heard: asyncio.Event) -> None:
+        headers = {wire.SESSION_HEADER: session.session}
         # A live service says something more often; one on this host may be stopped for a while, and its end is seen.
         timeout = aiohttp.ClientTimeout(total=None, sock_read=None if session.watched else CALL_S)
         async with self._require_http().get(f"{self.at.url}/events", headers=headers, timeout=timeout) as response:
@@ -293,20 +277,20 @@ class PoolClient:
                 heard.set()
                 if response.status != 200:
                     return
-                lost = msgspec.json.decode(line, type=Lost)
+                lost = msgspec.json.decode(line, type=wire.Lost)
                 if lost.death is not None and lost.lease in self._leases:
                     self._leases[lost.lease].die(lost.death)
                 elif lost.lease in self._leases:
                     self._leases.pop(lost.lease).lose(lost.reason)
 
-    async def _beat(self, session: Welcome) -> None:
+    async def _beat(self, session: wire.Welcome) -> None:
         """Show signs of life, and set right what got lost on its way: releases, answers, news of lost leases."""
         doubtful: set[str] = set()
         while self._session is session:
             await asyncio.sleep(min(session.ttl_s / 3, self._beat_s))
             sent_at, held, owed = boot_time(), set(self._leases), set(self._owed)
             try:
-                alive = await self._call("POST", "/heartbeat", Alive, session=session, timeout=session.ttl_s / 3)
+                alive = await self._call("POST", "/heartbeat", wire.Alive, session=session, timeout=session.ttl_s / 3)
             except LeaseLost as error:
                 self._lose_session(session, str(error))
             except DeskrollError:
@@ -328,7 +312,7 @@ class PoolClient:
             if self._owed.get(lease_id) is not None:
                 del self._owed[lease_id]
 
-    async def _compare(self, session: Welcome, theirs: set[str], doubtful: set[str]) -> set[str]:
+    async def _compare(self, session: wire.Welcome, theirs: set[str], doubtful: set[str]) -> set[str]:
         """Theirs against ours. The answer to a request that was granted two beats ago is not on its way any more."""
         unknown = theirs - set(self._leases)
         for lease_id in unknown:
@@ -337,21 +321,21 @@ class PoolClient:
             if lease_id in self._asking:
                 if lease_id in doubtful:
                     self._asking[lease_id].set()
-            elif given := self._owed.get(lease_id, Return(lease=lease_id)):
+            elif given := self._owed.get(lease_id, wire.Return(lease=lease_id)):
                 await self._give_back(given, session)
         return unknown
 
-    def _seconds_left(self, session: Welcome) -> float:
+    def _seconds_left(self, session: wire.Welcome) -> float:
         if self._session is not session:
             return 0.0
         return math.inf if session.watched else self._renewed_at + session.ttl_s - _MARGIN_S - boot_time()
 
-    def _hear_lost(self, session: Welcome, lost: BackgroundLost) -> None:
+    def _hear_lost(self, session: wire.Welcome, lost: BackgroundLost) -> None:
         """Without signs of life, or news of what is taken away, nobody knows what is still ours: begin again."""
         _log.warning("%s", lost)
         self._lose_session(session, str(lost))
 
-    def _lose_session(self, session: Welcome, reason: str) -> None:
+    def _lose_session(self, session: wire.Welcome, reason: str) -> None:
         if self._session is session:
             self._session = None
             self._over.set()
@@ -359,11 +343,6 @@ class PoolClient:
             leases, self._leases = self._leases, {}
             for lease in leases.values():
                 lease.lose(reason)
-
-    async def _end_session(self, reason: str) -> None:
-        if self._session is not None:
-            self._lose_session(self._session, reason)
-        await self._background.close()
 
     # --- HTTP ---
 
@@ -374,10 +353,10 @@ class PoolClient:
         kind: type[T],
         body: Record | None = None,
         *,
-        session: Welcome | None = None,
+        session: wire.Welcome | None = None,
         timeout: float | None = CALL_S,
     ) -> T:
-        headers = {SESSION_HEADER: session.session} if session else {}
+        headers = {wire.SESSION_HEADER: session.session} if session else {}
         data = msgspec.json.encode(body) if body is not None else None
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=10.0)
         try:
@@ -387,7 +366,7 @@ class PoolClient:
                 answer = await response.read()
                 if response.status == 200:
                     return msgspec.json.decode(answer, type=kind)
-                problem = msgspec.json.decode(answer, type=Problem)
+                problem = msgspec.json.decode(answer, type=wire.Problem)
                 raise PoolGone(problem.error) if response.status == 401 else problem.as_error()
         except TimeoutError:
             raise PoolGone(

@@ -18,24 +18,9 @@ from aiohttp import web
 
 from deskroll.clocks import running_time
 from deskroll.desktops.pool import Pool
+from deskroll.desktops.service import wire
 from deskroll.desktops.service.keys import Caller, Client, Keys
 from deskroll.desktops.service.sessions import Session, Sessions
-from deskroll.desktops.service.wire import (
-    MIN_TTL_S,
-    SESSION_HEADER,
-    Alive,
-    Ask,
-    Done,
-    Expect,
-    Free,
-    Granted,
-    Hello,
-    Lost,
-    Problem,
-    Resize,
-    Return,
-    Welcome,
-)
 from deskroll.errors import DeskrollError, InputError, LeaseLost, NoDesktop, PoolGone, plain
 from deskroll.host.listen import Listen, open_listener, watch_peer
 from deskroll.host.owner import boot_id
@@ -43,7 +28,10 @@ from deskroll.host.supervise import Supervisor
 from deskroll.types import Record
 
 T = TypeVar("T", bound=Record)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _MAX_BODY = 1 << 20
+_TTL_S = 60.0
+"""How long a session that is not watched lives without a sign of life."""
 _KEEPALIVE_S = 10.0
 """How often /events shows that the service is there."""
 _OPERATOR = ("/resize", "/drain", "/free")
@@ -55,13 +43,7 @@ class PoolService:
     """Serves one pool. Use with `async with`; the pool is the caller's."""
 
     def __init__(
-        self,
-        pool: Pool,
-        listen: Listen,
-        *,
-        token: str = "",
-        clients: Mapping[str, Client] | None = None,
-        ttl: float = 60.0,
+        self, pool: Pool, listen: Listen, *, token: str = "", clients: Mapping[str, Client] | None = None
     ) -> None:
         self._keys = Keys(token, clients)
         if not listen.is_unix and not self._keys:
@@ -69,11 +51,9 @@ class PoolService:
                 f"serving a pool on {listen} needs a token: anyone who reaches it could use the desktops. "
                 "Set DESKROLL_TOKEN to a secret of your choice, or serve on a unix socket"
             )
-        if ttl < MIN_TTL_S:
-            raise InputError(f"the time to live of a session is {ttl:g} s; allowed: {MIN_TTL_S:g} s and more")
         self._pool = pool
         self._listen = listen
-        self._sessions = Sessions(pool, ttl)
+        self._sessions = Sessions(pool, _TTL_S)
         self._background = Supervisor()
         self._stack = AsyncExitStack()
         self.port = listen.port
@@ -111,7 +91,7 @@ class PoolService:
         """Where it really listens."""
         return msgspec.structs.replace(self._listen, port=self.port)
 
-    def _endpoints(self) -> dict[tuple[str, str], Callable[[web.Request], Awaitable[web.StreamResponse]]]:
+    def _endpoints(self) -> dict[tuple[str, str], Handler]:
         return {
             ("POST", "/session"): self._begin,
             ("GET", "/events"): self._events,
@@ -126,9 +106,7 @@ class PoolService:
             ("POST", "/free"): self._free,
         }
 
-    def _guard(
-        self, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def _guard(self, handler: Handler) -> Handler:
         """Token and errors, around every endpoint."""
 
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -136,29 +114,29 @@ class PoolService:
             caller = self._keys.who(given)
             if caller is None:
                 wrong = "the token is wrong" if given else "this pool wants its token"
-                return _answer(Problem(error=f"{wrong}: set DESKROLL_TOKEN to the one that it is served with"), 401)
+                return _refuse(f"{wrong}: set DESKROLL_TOKEN to the one that it is served with", 401)
             if request.path in _OPERATOR and not caller.operator:
-                return _answer(Problem(error=f"{request.path} is for the pool's operator, not for {caller.name}"), 403)
+                return _refuse(f"{request.path} is for the pool's operator, not for {caller.name}", 403)
             if "Origin" in request.headers:
-                return _answer(Problem(error="a pool takes no requests from web pages"), 403)
+                return _refuse("a pool takes no requests from web pages", 403)
             try:
                 return await handler(request)
             except DeskrollError as error:
                 status = 400 if isinstance(error, InputError) else 409
-                return _answer(Problem(error=str(error), kind=type(error).__name__), status)
+                return _refuse(str(error), status, kind=type(error).__name__)
             except web.HTTPException as error:
-                return _answer(Problem(error=error.text or error.reason), error.status)
+                return _refuse(error.text or error.reason, error.status)
             except Exception as error:  # noqa: BLE001
                 # A bug here must cost one request, not every holder's desktop.
                 _log.exception("%s %s failed", request.method, request.path)
-                return _answer(Problem(error=f"{request.path} failed inside: {type(error).__name__}: {error}"), 500)
+                return _refuse(f"{request.path} failed inside: {type(error).__name__}: {error}", 500)
 
         return answer
 
     # --- sessions ---
 
     async def _begin(self, request: web.Request) -> web.Response:
-        hello = await _read(request, Hello)
+        hello = await _read(request, wire.Hello)
         # Whoever reaches a unix socket is here; whoever comes by TCP has to say where it is.
         if self._pool.provider.capabilities.host_only and not self._listen.is_unix and hello.boot != boot_id():
             if not hello.boot:
@@ -171,7 +149,7 @@ class PoolService:
         # What a client tells is about its own plans, whatever it and they are called.
         plan = msgspec.json.encode((caller.name, hello.plan)).decode() if hello.plan else ""
         session = self._sessions.begin(caller.name or hello.client, running_time(), plan)
-        return _answer(Welcome(session=session.id, ttl_s=session.ttl, watched=self._listen.is_unix))
+        return _answer(wire.Welcome(session=session.id, ttl_s=session.ttl, watched=self._listen.is_unix))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Tell a holder of what it has lost. On one host the connection is also its sign of life."""
@@ -185,12 +163,12 @@ class PoolService:
     async def _tell(self, session: Session, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
         try:
             await response.prepare(request)
-            await response.write(msgspec.json.encode(Lost()) + b"\n")
+            await response.write(msgspec.json.encode(wire.Lost()) + b"\n")
             while True:
                 try:
                     lost = await asyncio.wait_for(session.events.get(), _KEEPALIVE_S)
                 except TimeoutError:
-                    lost = Lost()
+                    lost = wire.Lost()
                 if lost is None:
                     return response
                 await response.write(msgspec.json.encode(lost) + b"\n")
@@ -201,26 +179,26 @@ class PoolService:
                 self._sessions.end(session, f"its holder {session.client} is gone")
 
     async def _heartbeat(self, request: web.Request) -> web.Response:
-        return _answer(Alive(leases=tuple(self._session(request).leases)))
+        return _answer(wire.Alive(leases=tuple(self._session(request).leases)))
 
     async def _leave(self, request: web.Request) -> web.Response:
         self._sessions.end(self._session(request), "its holder left")
-        return _answer(Done())
+        return _answer(wire.Done())
 
     # --- leases ---
 
     async def _expect(self, request: web.Request) -> web.Response:
-        session, expect = await self._read_of_session(request, Expect)
+        session, expect = await self._read_of_session(request, wire.Expect)
         if not session.plan:
             raise InputError("/expect is for a session with a plan: name one in POST /session")
         for each in expect.kinds:
             self._caller(request).check_spec(each.spec, self._pool.config.spec)
         session.told = True
         await self._pool.expect({each.spec: each.leases for each in expect.kinds}, plan=session.plan)
-        return _answer(Done())
+        return _answer(wire.Done())
 
     async def _lease(self, request: web.Request) -> web.Response:
-        session, ask = await self._read_of_session(request, Ask)
+        session, ask = await self._read_of_session(request, wire.Ask)
         if ask.lease in session.asking:
             raise InputError(f"there is a request {ask.lease} already; give another name")
         if ask.spec is not None:
@@ -242,16 +220,16 @@ class PoolService:
             raise NoDesktop(f"lease {ask.lease} was lost at once: {session.ended or lease.lost}")
         session.leases[lease.id] = lease
         lease.on_lost, lease.on_death = session.tell, session.tell_death
-        return _answer(Granted(lease=lease.id, address=lease.address, spec=lease.spec))
+        return _answer(wire.Granted(lease=lease.id, address=lease.address, spec=lease.spec))
 
     async def _release(self, request: web.Request) -> web.Response:
-        session, given = await self._read_of_session(request, Return)
+        session, given = await self._read_of_session(request, wire.Return)
         name = given.lease
         if name in session.asking:
             self._pool.withdraw(name, "its holder wants it no more")
         elif session.leases.pop(name, None) is not None:
             self._pool.release(name, settled=given.settled, suspect=plain(given.suspect))
-        return _answer(Done())
+        return _answer(wire.Done())
 
     # --- operators ---
 
@@ -259,34 +237,36 @@ class PoolService:
         return _answer(await self._pool.status())
 
     async def _resize(self, request: web.Request) -> web.Response:
-        size = await _read(request, Resize)
+        size = await _read(request, wire.Resize)
         await self._pool.resize(size.num_vms, size.min_vms)
-        return _answer(Done())
+        return _answer(wire.Done())
 
     async def _drain(self, request: web.Request) -> web.Response:
         await self._pool.drain()
-        return _answer(Done())
+        return _answer(wire.Done())
 
     async def _free(self, request: web.Request) -> web.Response:
-        free = await _read(request, Free)
+        free = await _read(request, wire.Free)
         await self._pool.free(free.desktop, free.reason)
-        return _answer(Done())
+        return _answer(wire.Done())
 
     # ---
 
     async def _unknown(self, request: web.Request) -> web.Response:
         known = {path: method for method, path in self._endpoints()}
         if request.path in known:
-            return _answer(Problem(error=f"{request.path} takes {known[request.path]}, not {request.method}"), 405)
-        return _answer(Problem(error=f"there is no {request.path}; there are: {', '.join(sorted(known))}"), 404)
+            return _refuse(f"{request.path} takes {known[request.path]}, not {request.method}", 405)
+        return _refuse(f"there is no {request.path}; there are: {', '.join(sorted(known))}", 404)
 
     def _caller(self, request: web.Request) -> Caller:
         return self._keys.who(request.headers.get("Authorization", "")) or Caller(name="nobody", operator=False)
 
     def _session(self, request: web.Request) -> Session:
-        session = self._sessions.find(request.headers.get(SESSION_HEADER, ""))
+        session = self._sessions.find(request.headers.get(wire.SESSION_HEADER, ""))
         if session is None or self._caller(request).name not in ("", session.client):
-            raise LeaseLost(f"there is no such session (any more); begin one with POST /session, send {SESSION_HEADER}")
+            raise LeaseLost(
+                f"there is no such session (any more); begin one with POST /session, send {wire.SESSION_HEADER}"
+            )
         session.renew(running_time())
         return session
 
@@ -307,6 +287,10 @@ class PoolService:
 
 def _answer(record: Record, status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(record), status=status, content_type="application/json")
+
+
+def _refuse(why: str, status: int, kind: str = "DesktopError") -> web.Response:
+    return _answer(wire.Problem(error=why, kind=kind), status)
 
 
 async def _read(request: web.Request, kind: type[T]) -> T:

@@ -63,9 +63,6 @@ class Sessions:
         self._ttl = ttl
         self._sessions: dict[str, Session] = {}
 
-    def __len__(self) -> int:
-        return len(self._sessions)
-
     def begin(self, client: str, now: float, plan: str = "") -> Session:
         """A holder process has come."""
         session = Session(client or f"client-{secrets.token_hex(2)}", self._ttl, now, plan)

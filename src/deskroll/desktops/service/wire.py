@@ -26,7 +26,6 @@ from deskroll.types import Record
 Word = Annotated[str, Meta(max_length=200)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 SESSION_HEADER = "Deskroll-Session"
-MIN_TTL_S = 30.0
 MOST_LEASES = 1_000_000
 """Of one kind, that a plan may be told to come to."""
 MOST_KINDS = 1000

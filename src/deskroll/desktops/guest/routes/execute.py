@@ -11,8 +11,6 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from deskroll.desktops.base import RunResult
-from deskroll.desktops.guest import files
 from deskroll.desktops.guest.machine import Machine
 from deskroll.desktops.guest.processes import ProgramTimeout
 from deskroll.desktops.guest.requests import Command, read_json, time_left
@@ -59,13 +57,7 @@ class BashScript(msgspec.Struct):
 @routes.post("/setup/execute")
 async def execute(request: web.Request) -> web.Response:
     """Run a command to its end."""
-    command = await read_json(request, Command)
-    machine = request.app[MACHINE]
-    try:
-        result = await _run(machine, command, time_left(request))
-    except (OSError, ProgramTimeout, ValueError) as error:
-        return _error(str(error))
-    return web.json_response({"status": "success", **_fields(result)})
+    return await _execute(request, await read_json(request, Command), None)
 
 
 @routes.post("/execute_with_verification")
@@ -73,22 +65,29 @@ async def execute(request: web.Request) -> web.Response:
 async def execute_with_verification(request: web.Request) -> web.Response:
     """Run a command, then wait until what it should bring about is there."""
     command = await read_json(request, VerifiedCommand)
-    machine = request.app[MACHINE]
+    return await _execute(request, command, command)
+
+
+async def _execute(request: web.Request, command: Command, wanted: VerifiedCommand | None) -> web.Response:
+    machine, left = request.app[MACHINE], time_left(request)
+    # A little less than the client waits, so that it hears what ran too long.
+    limit = COMMAND_TIMEOUT_S if left is None else left * 0.95
     try:
-        result = await _run(machine, command, time_left(request))
+        result = await machine.programs.run(command.resolve(str(machine.session.home)), limit)
     except (OSError, ProgramTimeout, ValueError) as error:
         return _error(str(error))
-    if command.verification is None:
-        return web.json_response({"status": "success", **_fields(result)})
+    told = {"output": result.output, "error": result.error, "returncode": result.returncode}
+    if wanted is None or wanted.verification is None:
+        return web.json_response({"status": "success", **told})
     began = time.monotonic()
-    wait = min(max(command.max_wait_time, 0.0), MAX_TIMEOUT_S)
-    while not await _verify(machine, command.verification):
+    wait = min(max(wanted.max_wait_time, 0.0), MAX_TIMEOUT_S)
+    while not await _verify(machine, wanted.verification):
         if time.monotonic() - began >= wait:
-            failed = {"status": "verification_failed", "verification": "failed", "wait_time": command.max_wait_time}
-            return web.json_response({**failed, **_fields(result)}, status=500)
-        await asyncio.sleep(min(max(command.check_interval, 0.02), 0.1))
+            failed = {"status": "verification_failed", "verification": "failed", "wait_time": wanted.max_wait_time}
+            return web.json_response({**failed, **told}, status=500)
+        await asyncio.sleep(min(max(wanted.check_interval, 0.02), 0.1))
     passed = {"status": "success", "verification": "passed", "wait_time": time.monotonic() - began}
-    return web.json_response({**passed, **_fields(result)})
+    return web.json_response({**passed, **told})
 
 
 @routes.post("/setup/launch")
@@ -143,7 +142,7 @@ async def run_bash_script(request: web.Request) -> web.Response:
         return _script_answer("error", "Script not supplied!", -1, 400)
     folder = machine.session.home
     if body.working_dir:
-        folder = files.expand(body.working_dir, machine.session.env, machine.session.home)
+        folder = machine.expand(body.working_dir)
         if not folder.is_dir():
             return _script_answer("error", f"Working directory does not exist: {folder}", -1, 400)
     path = _script_file("bash_exec", ".sh", body.script)
@@ -157,15 +156,6 @@ async def run_bash_script(request: web.Request) -> web.Response:
     finally:
         path.unlink(missing_ok=True)
     return _script_answer("error" if result.returncode else "success", result.output, result.returncode, 200)
-
-
-async def _run(machine: Machine, command: Command, limit: float | None) -> RunResult:
-    return await machine.programs.run(command.resolve(str(machine.session.home)), _limit(limit))
-
-
-def _limit(left: float | None) -> float:
-    """A little less than the client waits, so that it hears what ran too long."""
-    return COMMAND_TIMEOUT_S if left is None else left * 0.95
 
 
 async def _verify(machine: Machine, verification: Verification) -> bool:
@@ -188,10 +178,6 @@ def _script_file(prefix: str, suffix: str, text: str) -> Path:
     with os.fdopen(file, "w", encoding="utf-8", errors="surrogatepass") as out:
         out.write(text)
     return path
-
-
-def _fields(result: RunResult) -> dict[str, str | int]:
-    return {"output": result.output, "error": result.error, "returncode": result.returncode}
 
 
 def _error(message: str) -> web.Response:

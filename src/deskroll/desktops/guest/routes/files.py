@@ -14,14 +14,12 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from deskroll.desktops.guest import files
-from deskroll.desktops.guest.requests import BadRequest, read_form, read_json
+from deskroll.desktops.guest.requests import MULTIPART, BadRequest, PathRequest, read_form, read_json
 from deskroll.desktops.guest.routes import MACHINE
-from deskroll.desktops.guest.routes.windows import PathRequest
 
 routes = web.RouteTableDef()
 _CHUNK = 256 * 1024
 _DOWNLOAD_TIMEOUT_S = 300.0
-_MULTIPART = "file_path and file_data are required, as multipart/form-data"
 
 
 class Download(msgspec.Struct):
@@ -34,9 +32,7 @@ class Download(msgspec.Struct):
 @routes.post("/file")
 async def get_file(request: web.Request) -> web.StreamResponse:
     """The bytes of a file."""
-    machine = request.app[MACHINE]
-    name = await read_form(request, "file_path")
-    path = files.expand(name, machine.session.env, machine.session.home)
+    path = request.app[MACHINE].expand(await read_form(request, "file_path"))
     try:
         file = files.open_regular(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -58,7 +54,6 @@ async def get_file(request: web.Request) -> web.StreamResponse:
 @routes.post("/setup/upload")
 async def upload(request: web.Request) -> web.Response:
     """Write a file; its folder is made."""
-    machine = request.app[MACHINE]
     name, part = None, Path("/tmp", f".upload-{secrets.token_hex(8)}")  # noqa: S108  (the desktop's own, private)
     size = -1
     try:
@@ -70,17 +65,14 @@ async def upload(request: web.Request) -> web.Response:
             elif field.name == "file_data":
                 size = await _spool(field, part)
         if not name or size < 0:
-            raise BadRequest(_MULTIPART)
-        path = files.expand(name, machine.session.env, machine.session.home)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            await asyncio.to_thread(_put_in_place, part, path)
-        except OSError as error:
-            return web.json_response({"error": f"Failed to upload file: {error}"}, status=500)
+            raise BadRequest(MULTIPART)
+        path = request.app[MACHINE].expand(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        await asyncio.to_thread(_put_in_place, part, path)
     except OSError as error:
         return web.json_response({"error": f"Failed to upload file: {error}"}, status=500)
     except (ValueError, AssertionError, HttpProcessingError) as error:
-        raise BadRequest(f"{_MULTIPART}; the body is broken: {error}") from None
+        raise BadRequest(f"{MULTIPART}; the body is broken: {error}") from None
     finally:
         part.unlink(missing_ok=True)
     return web.Response(text=f"File Uploaded: {size} bytes")
@@ -90,7 +82,7 @@ async def _multipart(request: web.Request) -> aiohttp.MultipartReader:
     try:
         return await request.multipart()
     except (AssertionError, ValueError, KeyError):
-        raise BadRequest(_MULTIPART) from None
+        raise BadRequest(MULTIPART) from None
 
 
 async def _spool(field: aiohttp.BodyPartReader, part: Path) -> int:
@@ -118,8 +110,7 @@ async def list_directory(request: web.Request) -> web.Response:
     body = await read_json(request, PathRequest)
     if not body.path:
         return web.json_response({"error": "Missing 'path' parameter"}, status=400)
-    machine = request.app[MACHINE]
-    path = files.expand(body.path, machine.session.env, machine.session.home)
+    path = request.app[MACHINE].expand(body.path)
     if not path.is_dir():
         return web.json_response({"error": "The provided path is not a directory"}, status=400)
     try:
@@ -145,8 +136,7 @@ async def download_file(request: web.Request) -> web.Response:
     body = await read_json(request, Download)
     if not body.url or not body.path:
         raise BadRequest("Path or URL not supplied!")
-    machine = request.app[MACHINE]
-    path = files.expand(body.path, machine.session.env, machine.session.home)
+    path = request.app[MACHINE].expand(body.path)
     try:
         size = await _download(body.url, path)
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:

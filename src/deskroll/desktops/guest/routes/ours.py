@@ -8,30 +8,13 @@ import msgspec
 from aiohttp import web
 
 from deskroll import __version__
-from deskroll.actions import Action
-from deskroll.desktops.base import Observe, Settle
 from deskroll.desktops.guest.forward import carry
-from deskroll.desktops.guest.requests import BadRequest, read_json, read_number
+from deskroll.desktops.guest.requests import BadRequest, ClipboardText, read_json, read_number, read_step
 from deskroll.desktops.guest.room import check_room
 from deskroll.desktops.guest.routes import MACHINE
 from deskroll.desktops.x11 import clipboard, windows
 
 routes = web.RouteTableDef()
-MAX_ACTIONS = 200
-
-
-class StepRequest(msgspec.Struct):
-    """Body of /step."""
-
-    actions: list[Action] = msgspec.field(default_factory=list)
-    settle: Settle | None = None
-    observe: Observe = Observe()
-
-
-class ClipboardText(msgspec.Struct):
-    """Body of /clipboard."""
-
-    text: str
 
 
 @routes.get("/deskroll")
@@ -54,9 +37,7 @@ async def health(request: web.Request) -> web.Response:
 @routes.post("/step")
 async def step(request: web.Request) -> web.Response:
     """Act, settle, look. Answers with a StepResult as MessagePack, since it holds a picture."""
-    body = await read_json(request, StepRequest)
-    if len(body.actions) > MAX_ACTIONS:
-        raise BadRequest(f"actions holds {len(body.actions)} actions; at most {MAX_ACTIONS}")
+    body = await read_step(request)
     if body.observe.image not in ("png", "jpeg"):
         raise BadRequest(f"observe.image is {body.observe.image!r}; allowed: png, jpeg")
     result = await request.app[MACHINE].step(body.actions, body.settle, body.observe)

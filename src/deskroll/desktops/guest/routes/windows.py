@@ -9,34 +9,18 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import msgspec
 from aiohttp import web
 from Xlib.display import Display
 
 from deskroll.desktops.base import Window
-from deskroll.desktops.guest import files
 from deskroll.desktops.guest.machine import Machine
-from deskroll.desktops.guest.requests import BadRequest, read_json
+from deskroll.desktops.guest.requests import BadRequest, read_path, read_window
 from deskroll.desktops.guest.routes import MACHINE
 from deskroll.desktops.x11 import wallpaper, windows
 
 routes = web.RouteTableDef()
 OPEN_TIMEOUT_S = 60.0
 """How long a program may take to show the window of a file; OSWorld's own server waits half an hour."""
-
-
-class WindowRequest(msgspec.Struct):
-    """Body of activate_window and close_window."""
-
-    window_name: str = ""
-    strict: bool = False
-    by_class: bool = False
-
-
-class PathRequest(msgspec.Struct):
-    """A body that names a path."""
-
-    path: str = ""
 
 
 @routes.post("/setup/activate_window")
@@ -54,9 +38,7 @@ async def close_window(request: web.Request) -> web.Response:
 
 
 async def _with_window(request: web.Request, act: Callable[[Display, Window], object]) -> None:
-    body = await read_json(request, WindowRequest)
-    if not body.window_name:
-        raise BadRequest("window_name required")
+    body = await read_window(request)
     machine = request.app[MACHINE]
 
     def find_and_act(display: Display) -> bool:
@@ -72,21 +54,19 @@ async def _with_window(request: web.Request, act: Callable[[Display, Window], ob
 @routes.post("/setup/open_file")
 async def open_file(request: web.Request) -> web.Response:
     """Open a file with its program, or start a program by name; answers when its window is there."""
-    body = await read_json(request, PathRequest)
-    if not body.path:
-        raise BadRequest("Path not supplied!")
+    asked = await read_path(request)
     machine = request.app[MACHINE]
-    path = files.expand(body.path, machine.session.env, machine.session.home)
+    path = machine.expand(asked)
     if path.exists():
         command, name = ["gio", "open", str(path)], path.name
-    elif shutil.which(body.path, path=machine.session.env["PATH"]):
-        command, name = [body.path], body.path
+    elif shutil.which(asked, path=machine.session.env["PATH"]):
+        command, name = [asked], asked
     else:
-        raise BadRequest(f"Application/file not found: {body.path}", status=404)
+        raise BadRequest(f"Application/file not found: {asked}", status=404)
     try:
         await machine.programs.launch(command)
     except OSError as error:
-        raise BadRequest(f"Failed to open {body.path}. Error: {error}", status=500) from error
+        raise BadRequest(f"Failed to open {asked}. Error: {error}", status=500) from error
     if not await _window_appears(machine, name):
         raise BadRequest(f"Failed to find window for {name} within {OPEN_TIMEOUT_S:g} seconds.", status=500)
     return web.Response(text="File opened and window activated successfully")
@@ -107,11 +87,8 @@ async def _window_appears(machine: Machine, name: str) -> bool:
 @routes.post("/setup/change_wallpaper")
 async def change_wallpaper(request: web.Request) -> web.Response:
     """Show a picture behind all windows."""
-    body = await read_json(request, PathRequest)
-    if not body.path:
-        raise BadRequest("Path not supplied!")
     machine = request.app[MACHINE]
-    path = files.expand(body.path, machine.session.env, machine.session.home)
+    path = machine.expand(await read_path(request))
     if not path.exists():
         raise BadRequest(f"File not found: {path}", status=404)
     try:

@@ -40,7 +40,7 @@ def run_checks() -> list[Check]:
         _check_modules(),
         _check_system_python(),
         check_namespaces(),
-        check_filters(),
+        _check_filters(),
         _check_network(),
         _check_limits(),
         _check_folder(),
@@ -48,14 +48,17 @@ def run_checks() -> list[Check]:
     ]
 
 
+def _check(name: str, found: str, fix: str = "", *, required: bool = True) -> Check:
+    """A check that is not passed as long as there is something to mend."""
+    return Check(name=name, ok=not fix, found=found, fix=fix, required=required)
+
+
 def _check_packages(group: str, name: str, *, required: bool) -> Check:
     missing = packages.missing(group)
     if not missing:
-        return Check(name=name, ok=True, found=f"all {len(packages.listed(group))} installed", required=required)
+        return _check(name, f"all {len(packages.listed(group))} installed", required=required)
     found = "missing: " + ", ".join(f"{package.name} ({package.why})" for package in missing)
-    return Check(
-        name=name, ok=False, found=found, fix=packages.install_line(each.name for each in missing), required=required
-    )
+    return _check(name, found, packages.install_line(each.name for each in missing), required=required)
 
 
 def require_modules() -> None:
@@ -68,19 +71,18 @@ def require_modules() -> None:
 def _check_modules() -> Check:
     missing = [pip for module, pip in _MODULES.items() if importlib.util.find_spec(module) is None]
     if missing:
-        found = f"missing: {', '.join(missing)}"
-        return Check(name="Python modules", ok=False, found=found, fix="pip install 'deskroll[local]'")
+        return _check("Python modules", f"missing: {', '.join(missing)}", "pip install 'deskroll[local]'")
     if wrong := packages.wrong_xlib():
-        return Check(name="Python modules", ok=False, found=wrong, fix=packages.XLIB_LINE)
-    return Check(name="Python modules", ok=True, found=f"all {len(_MODULES)} installed")
+        return _check("Python modules", wrong, packages.XLIB_LINE)
+    return _check("Python modules", f"all {len(_MODULES)} installed")
 
 
 def _check_system_python() -> Check:
     path = shims.SYSTEM_PYTHON
     if path.exists():
-        return Check(name="Python inside desktops", ok=True, found=str(path))
-    fix = "apt-get install -y --no-install-recommends python3"
-    return Check(name="Python inside desktops", ok=False, found=f"{path} is not there: scripts cannot run", fix=fix)
+        return _check("Python inside desktops", str(path))
+    fix = packages.install_line(["python3"])
+    return _check("Python inside desktops", f"{path} is not there: scripts cannot run", fix)
 
 
 def check_namespaces() -> Check:
@@ -90,49 +92,39 @@ def check_namespaces() -> Check:
         "also kernel.apparmor_restrict_unprivileged_userns=0), or run desktops without a sandbox: --isolation none"
     )
     if found := bubblewrap.what_forbids_it():
-        return Check(name="namespaces", ok=False, found=found, fix=fix)
-    return Check(name="namespaces", ok=True, found="bubblewrap makes its own for each desktop")
+        return _check("namespaces", found, fix)
+    return _check("namespaces", "bubblewrap makes its own for each desktop")
 
 
-def check_filters(machine: str = "") -> Check:
-    """Whether system calls are filtered on that kind of machine (default: this one): elsewhere there is no filter."""
-    machine = machine or platform.machine()
-    if numbers(machine):
-        return Check(name="system calls", ok=True, found="filtered in each sandbox", required=False)
-    return Check(
-        name="system calls",
-        ok=False,
-        required=False,
-        found=f"not filtered in any sandbox: their numbers on {machine} are not known here",
-        fix=f"for programs that you do not trust, use a machine of one of these kinds: {', '.join(MACHINES)}",
-    )
+def _check_filters() -> Check:
+    """Whether system calls are filtered: on some kinds of machines there is no filter."""
+    if numbers():
+        return _check("system calls", "filtered in each sandbox", required=False)
+    found = f"not filtered in any sandbox: their numbers on {platform.machine()} are not known here"
+    fix = f"for programs that you do not trust, use a machine of one of these kinds: {', '.join(MACHINES)}"
+    return _check("system calls", found, fix, required=False)
 
 
 def _check_network() -> Check:
     what, line = network.missing()
     if not what:
-        return Check(name="network=true", ok=True, found="slirp4netns is each desktop's own way out", required=False)
-    return Check(name="network=true", ok=False, found=f"it needs {what}", fix=line, required=False)
+        return _check("network=true", "slirp4netns is each desktop's own way out", required=False)
+    return _check("network=true", f"it needs {what}", line, required=False)
 
 
 def _check_limits() -> Check:
     if can_make_groups():
-        return Check(name="memory limits", ok=True, found="a control group for each desktop", required=False)
-    return Check(
-        name="memory limits",
-        ok=False,
-        required=False,
-        found="for each process, not for a desktop as a whole",
-        fix="nothing, unless you want that: then run as root",
-    )
+        return _check("memory limits", "a control group for each desktop", required=False)
+    fix = "nothing, unless you want that: then run as root"
+    return _check("memory limits", "for each process, not for a desktop as a whole", fix, required=False)
 
 
 def _check_folder() -> Check:
     try:
         root = runtime_root()
     except DeskrollError as error:
-        return Check(name="folder for sockets", ok=False, found=str(error), fix="export DESKROLL_RUNTIME_DIR=FOLDER")
-    return Check(name="folder for sockets", ok=True, found=str(root))
+        return _check("folder for sockets", str(error), "export DESKROLL_RUNTIME_DIR=FOLDER")
+    return _check("folder for sockets", str(root))
 
 
 def _check_memory() -> Check:
@@ -141,6 +133,4 @@ def _check_memory() -> Check:
     free = kilobytes["MemAvailable"] // 1024
     # Measured: an idle desktop has 40 MB of its own; with a small program in it, 80.
     found = f"{free} MB available: room for about {free // 80} desktops with small programs"
-    return Check(
-        name="memory", ok=free >= 400, found=found, fix="" if free >= 400 else "free some memory", required=False
-    )
+    return _check("memory", found, "" if free >= 400 else "free some memory", required=False)

@@ -19,9 +19,9 @@ import msgspec
 from deskroll.config import Settings
 from deskroll.desktops.base import Address, Capabilities, DesktopSpec, Fence, Recycling
 from deskroll.desktops.providers.base import Provider
-from deskroll.desktops.providers.local import network, orphan, places, shims
+from deskroll.desktops.providers.local import network, packages, places, shims
 from deskroll.desktops.providers.local.checks import require_modules
-from deskroll.desktops.providers.local.running import Running
+from deskroll.desktops.providers.local.running import Running, remove_orphan
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Request
 from deskroll.errors import BootError, DesktopLost, InputError, MissingDependency
 from deskroll.events import EventSink
@@ -99,7 +99,15 @@ class LocalProvider(Provider):
         self._running[note.id] = running
         booted = await self._start(await self._ready_zygote(), running, spec, token)
         running.watching = asyncio.create_task(self._watch(running))
-        await self.rewrite_note(_with_pids(note, running, booted))
+        started = msgspec.structs.replace(
+            note,
+            sandbox_pid=booted.sandbox_pid,
+            sandbox_start=process_start(booted.sandbox_pid),
+            keeper_pid=running.keeper_pid,
+            keeper_start=process_start(running.keeper_pid),
+            cgroup=booted.cgroup,
+        )
+        await self.rewrite_note(started)
         running.boot_seconds = booted.seconds
         return Address(
             id=note.id, endpoint=note.endpoint, provider=self.name, token=token, width=spec.width, height=spec.height
@@ -109,7 +117,7 @@ class LocalProvider(Provider):
         """See `Provider`: by its keeper or, of an owner and a keeper that were killed together, by its note."""
         running = self._running.get(note.id)
         if running is None:
-            await asyncio.to_thread(orphan.remove, places.notebook(), note)
+            await asyncio.to_thread(remove_orphan, note)
             return
         await running.take_away()
         del self._running[note.id]
@@ -189,25 +197,12 @@ def keeper_zygote() -> ZygoteHandle:
 
 def check_installed() -> None:
     """Raise `MissingDependency`, with the line to run, unless the programs of a desktop are there."""
-    from deskroll.desktops.providers.local import packages  # noqa: PLC0415
-
     missing = packages.missing("local")
     if missing:
         line = packages.install_line(each.name for each in missing)
         raise MissingDependency(f"local desktops need programs that are not installed; run:  {line}")
     if wrong := packages.wrong_xlib():
         raise MissingDependency(f"{wrong}; run:  {packages.XLIB_LINE}")
-
-
-def _with_pids(note: places.LocalNote, running: Running, report: Booted) -> places.LocalNote:
-    return msgspec.structs.replace(
-        note,
-        sandbox_pid=report.sandbox_pid,
-        sandbox_start=process_start(report.sandbox_pid),
-        keeper_pid=running.keeper_pid,
-        keeper_start=process_start(running.keeper_pid),
-        cgroup=report.cgroup,
-    )
 
 
 def _desktop_uid(desktop_id: str, isolation: str) -> int:

@@ -18,9 +18,11 @@ from pathlib import Path
 import msgspec
 
 from deskroll.desktops.guest.marks import end_all_marked
+from deskroll.desktops.providers.local.places import LocalNote, notebook
 from deskroll.desktops.providers.local.wire import Booted, Failed, Lost, Report, Request
 from deskroll.errors import BootError, DeathCause
 from deskroll.host.control_group import ControlGroup
+from deskroll.host.owner import process_start
 from deskroll.host.zygote import ZygoteHandle
 
 STOP_S = 10.0
@@ -89,7 +91,9 @@ class Running:
 
     async def until_gone(self, lost: Callable[[Lost], None]) -> Failed:
         """Wait until the keeper has ended, and return its last word; `lost` is told of parts that die before that."""
-        last = Failed(message="its keeper died", cause=self._cause_of_a_dead_keeper)
+        # Out of its namespaces, nothing reaches the keeper; without them, it is a process like others.
+        cause = DeathCause.OUTSIDE if self.isolation == "bwrap" else DeathCause.UNKNOWN
+        last = Failed(message="its keeper died", cause=cause)
         while (report := await _receive(self.link)) is not None:
             match report:
                 case Lost():
@@ -97,11 +101,6 @@ class Running:
                 case Failed():
                     last = report
         return last
-
-    @property
-    def _cause_of_a_dead_keeper(self) -> DeathCause:
-        """Out of its namespaces, nothing reaches the keeper; without them, it is a process like others."""
-        return DeathCause.OUTSIDE if self.isolation == "bwrap" else DeathCause.UNKNOWN
 
     def _sweep(self) -> None:
         """Remove what a keeper that died before its desktop has left; after a sound one there is nothing to do."""
@@ -119,6 +118,22 @@ class Running:
                 end_all_marked(self.id)
             ControlGroup.existing(self.id).remove()
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def remove_orphan(note: LocalNote) -> None:
+    """Remove what is left of a desktop whose owner and keeper were both killed before they could clean up.
+
+    Exactly what carries its id: its processes (by pid and start time, by control group, by the mark in their
+    environment), its control groups and its folder. Doing so twice, or beside a keeper that is still at it, does no
+    harm. The caller has made sure that nobody owns it.
+    """
+    for pid, start in ((note.keeper_pid, note.keeper_start), (note.sandbox_pid, note.sandbox_start)):
+        if pid and process_start(pid) == start:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    end_all_marked(note.id)
+    ControlGroup.existing(note.id).remove()
+    notebook().close(note.id)
 
 
 def _ignore(_part: Lost) -> None:

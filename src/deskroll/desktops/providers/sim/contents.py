@@ -11,7 +11,7 @@ import msgspec
 
 from deskroll.desktops.base import DesktopSpec, Window
 from deskroll.desktops.guest import files
-from deskroll.desktops.guest.requests import BadRequest
+from deskroll.desktops.guest.requests import BadRequest, WindowRequest
 from deskroll.desktops.providers.sim.screen import Screen
 
 HOME = "/home/user"
@@ -72,21 +72,22 @@ class Contents:
         )  # fmt: skip
         self.windows.append(window)
         screen.fill(x, y, width, height, name)
-        self.activate(name)
+        self.activate(WindowRequest(name))
         return line
 
-    def activate(self, name: str, *, strict: bool = False, by_class: bool = False) -> None:
+    def activate(self, wanted: WindowRequest) -> None:
         """Give the focus to the newest window of that title or class."""
-        found = self._find(name, strict=strict, by_class=by_class)
+        found = self._find(wanted)
         self.windows = [msgspec.structs.replace(window, active=n == found) for n, window in enumerate(self.windows)]
 
-    def close(self, name: str, *, strict: bool = False, by_class: bool = False) -> None:
+    def close(self, wanted: WindowRequest) -> None:
         """Take away the newest window of that title or class."""
-        del self.windows[self._find(name, strict=strict, by_class=by_class)]
+        del self.windows[self._find(wanted)]
 
-    def _find(self, name: str, *, strict: bool, by_class: bool) -> int:
-        texts = [window.wm_class if by_class else window.title for window in self.windows]
-        found = [n for n, text in enumerate(texts) if (text == name if strict else name in text)]
+    def _find(self, wanted: WindowRequest) -> int:
+        name = wanted.window_name
+        texts = [window.wm_class if wanted.by_class else window.title for window in self.windows]
+        found = [n for n, text in enumerate(texts) if (text == name if wanted.strict else name in text)]
         if not found:
             raise BadRequest(f"no window matches {name!r}", status=404)
         return found[-1]

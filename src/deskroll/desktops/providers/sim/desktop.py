@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections import Counter
 from typing import NoReturn, Protocol
 
 from deskroll.desktops.base import DesktopSpec, Fence
 from deskroll.desktops.guest.requests import BadRequest
 from deskroll.desktops.notes import Note
 from deskroll.desktops.providers.sim.contents import Contents
-from deskroll.desktops.providers.sim.dice import Dice, Turn
+from deskroll.desktops.providers.sim.dice import Turn
 from deskroll.desktops.providers.sim.settings import SimSettings
 from deskroll.errors import BootError, DeathCause, DesktopError, DesktopLost, ResetError
 
@@ -41,9 +42,8 @@ _BETWEEN = (State.BOOTING, State.RESETTING)
 class Keeper(Protocol):
     """The provider that owns a machine."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it still renews its notes."""
+    is_open: bool
+    """Whether it still renews its notes."""
 
     def report_lost(self, desktop_id: str, reason: str, cause: DeathCause) -> None:
         """Hear that a machine died by itself."""
@@ -92,7 +92,8 @@ class SimDesktop:
         self.reason = "has not booted"
         self.epoch = 0
         """Raised by everything that ends what is going on."""
-        self._dice = Dice(world.number())
+        self._number = world.number()
+        self._turns: Counter[str] = Counter()
         self._leases: list[str] = []
         self._unchecked: set[str] = set()
         self._pauses: set[asyncio.Future[None]] = set()
@@ -232,7 +233,9 @@ class SimDesktop:
 
     def turn(self, kind: str) -> Turn:
         """The next operation of a kind, for random decisions about it."""
-        return self._dice.next(kind, self.settings.seed)
+        number = self._turns[kind]
+        self._turns[kind] += 1
+        return Turn(self.settings.seed, self._number, number)
 
     def _begin_generation(self) -> None:
         self.generation += 1

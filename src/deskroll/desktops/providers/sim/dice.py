@@ -1,4 +1,4 @@
-"""Dice: every random decision about a desktop, each from a seed of its own.
+"""Turn: every random decision about an operation on a desktop, each from a seed of its own.
 
 Guarantees: a decision depends on the seed, on what is decided, on the number of the desktop in its world and on how
 many operations of that kind the desktop had before; never on how tasks interleave.
@@ -7,7 +7,6 @@ many operations of that kind the desktop had before; never on how tasks interlea
 from __future__ import annotations
 
 import random
-from collections import Counter
 from typing import NamedTuple
 
 from deskroll.desktops.providers.sim.times import Shape, Times
@@ -32,17 +31,3 @@ class Turn(NamedTuple):
 
     def _rng(self, what: str) -> random.Random:
         return random.Random(f"{self.seed}/{what}/{self.desktop}/{self.number}")  # noqa: S311  (a simulation)
-
-
-class Dice:
-    """The turns of one desktop."""
-
-    def __init__(self, desktop: int) -> None:
-        self._desktop = desktop
-        self._counts: Counter[str] = Counter()
-
-    def next(self, kind: str, seed: int) -> Turn:
-        """The next operation of a kind."""
-        number = self._counts[kind]
-        self._counts[kind] = number + 1
-        return Turn(seed, self._desktop, number)

@@ -43,11 +43,12 @@ class SimProvider(Provider):
         self.owner = owner or self.owner
         self.capabilities = _capabilities(self.settings)
         self._server = SimServer(self.world)
-        self._open = False
+        self.is_open = False
+        """Whether it renews the notes of its desktops."""
 
     async def __aenter__(self) -> Self:
         await self._server.__aenter__()
-        self._open = True
+        self.is_open = True
         return self
 
     async def stop_all(self) -> None:
@@ -63,17 +64,12 @@ class SimProvider(Provider):
 
     async def abandon(self) -> None:
         """Vanish as a killed process does: no socket, no more renewals; the desktops stay in the world."""
-        self._open = False
+        self.is_open = False
         await self._server.__aexit__()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it renews the notes of its desktops."""
-        return self._open
 
     def require_open(self) -> None:
         """See `Provider`."""
-        if not self._open:
+        if not self.is_open:
             raise BootError("the provider of simulated desktops is not open: use it with `async with`")
 
     def check_spec(self, spec: DesktopSpec) -> None:
@@ -95,7 +91,7 @@ class SimProvider(Provider):
 
     def report_lost(self, desktop_id: str, reason: str, cause: DeathCause) -> None:
         """See `Provider`; who has vanished hears nothing."""
-        if self._open:
+        if self.is_open:
             super().report_lost(desktop_id, reason, cause)
 
     async def start_machine(self, note: Note, spec: DesktopSpec, token: str) -> Address:

@@ -8,23 +8,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 
-from deskroll.actions import (
-    Click,
-    ComputerAction,
-    DoubleClick,
-    DragTo,
-    Hotkey,
-    KeyDown,
-    KeyUp,
-    MouseDown,
-    MouseUp,
-    MoveTo,
-    Press,
-    RightClick,
-    Scroll,
-    Typing,
-    canonical_key,
-)
+from deskroll import actions
 from deskroll.desktops.providers.sim import png
 from deskroll.desktops.providers.sim.png import CELL
 
@@ -60,33 +44,33 @@ class Screen:
         shown = f"{self.width}x{self.height} {self._at(*self.pointer)} ".encode() + self._cells
         return hashlib.blake2b(shown, digest_size=16).hexdigest()
 
-    def perform(self, action: ComputerAction) -> None:
+    def perform(self, action: actions.ComputerAction) -> None:
         """React to an action that `actions.check` let through."""
         self._png = None
         match action:
-            case MoveTo(x=x, y=y):
+            case actions.MoveTo(x=x, y=y):
                 self._move(x, y, draw=self._pressed)
-            case DragTo(x=x, y=y):
+            case actions.DragTo(x=x, y=y):
                 self._move(x, y, draw=True)
-            case Click(button=button, num_clicks=clicks):
+            case actions.Click(button=button, num_clicks=clicks):
                 self._click(action.x, action.y, _STEP[button] * clicks)
-            case RightClick(x=x, y=y):
+            case actions.RightClick(x=x, y=y):
                 self._click(x, y, _STEP["right"])
-            case DoubleClick(x=x, y=y):
+            case actions.DoubleClick(x=x, y=y):
                 self._click(x, y, 2 * _STEP["left"])
-            case MouseDown() | MouseUp():
-                self._pressed = isinstance(action, MouseDown)
-            case Scroll(dx=dx, dy=dy):
+            case actions.MouseDown() | actions.MouseUp():
+                self._pressed = isinstance(action, actions.MouseDown)
+            case actions.Scroll(dx=dx, dy=dy):
                 self._scroll(dx, dy)
-            case Typing(text=text):
+            case actions.Typing(text=text):
                 for character in text:
                     self._type(character)
-            case Press(key=key):
-                self._press(canonical_key(key))
-            case KeyDown(key=key) | KeyUp(key=key):
-                self._mark(canonical_key(key))
-            case Hotkey(keys=keys):
-                self._mark("+".join(map(canonical_key, keys)))
+            case actions.Press(key=key):
+                self._press(actions.canonical_key(key))
+            case actions.KeyDown(key=key) | actions.KeyUp(key=key):
+                self._mark(actions.canonical_key(key))
+            case actions.Hotkey(keys=keys):
+                self._mark("+".join(map(actions.canonical_key, keys)))
 
     def fill(self, x: int, y: int, width: int, height: int, name: str) -> None:
         """Show a window: a rectangle in the colour of its name."""

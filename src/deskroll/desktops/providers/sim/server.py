@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 import shutil
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from aiohttp import web
 
-from deskroll.desktops.guest.requests import LEASE_HEADER, BadRequest
+from deskroll.desktops.guest.requests import LEASE_HEADER, BadRequest, refuse
 from deskroll.desktops.providers.sim.contents import MAX_FILE
-from deskroll.desktops.providers.sim.endpoints import ENDPOINTS, UPLOAD, as_json
+from deskroll.desktops.providers.sim.endpoints import ENDPOINTS, UPLOAD
 from deskroll.desktops.providers.sim.world import SimWorld
-from deskroll.errors import DeathCause, DesktopError, DesktopLost
+from deskroll.errors import DesktopError, DesktopLost
 from deskroll.host.runtime_folder import make_scratch_folder
 
 _BACKLOG = 4096
@@ -32,7 +33,7 @@ class SimServer:
     def __init__(self, world: SimWorld) -> None:
         self._world = world
         self._folder: Path | None = None
-        self._runner: web.AppRunner | None = None
+        self._open = AsyncExitStack()
 
     @property
     def endpoint(self) -> str:
@@ -44,40 +45,34 @@ class SimServer:
     async def __aenter__(self) -> SimServer:
         app = web.Application(client_max_size=MAX_FILE)
         app.router.add_route("*", "/{path:.*}", self._answer)
-        self._folder = make_scratch_folder("sim", "guest.sock")
         # A client that gives up ends its request, as it would end with a real connection.
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
-        try:
-            await self._runner.setup()
-            await web.UnixSite(self._runner, str(self._folder / "guest.sock"), backlog=_BACKLOG).start()
-        except BaseException:
-            await self.__aexit__()
-            raise
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
+        async with AsyncExitStack() as stack:
+            folder = make_scratch_folder("sim", "guest.sock")
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            stack.push_async_callback(runner.cleanup)
+            await runner.setup()
+            await web.UnixSite(runner, str(folder / "guest.sock"), backlog=_BACKLOG).start()
+            self._folder, self._open = folder, stack.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        runner, self._runner = self._runner, None
-        folder, self._folder = self._folder, None
-        try:
-            if runner is not None:
-                await runner.cleanup()
-        finally:
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+        self._folder = None
+        await self._open.aclose()
 
     async def _answer(self, request: web.Request) -> web.Response:
         try:
             return await self._serve(request)
         except DesktopLost as error:
-            return _refusal(503, str(error), lost=error.cause)
+            return refuse(503, str(error), lost=error.cause)
         except BadRequest as error:
-            return _refusal(error.status, str(error))
+            return refuse(error.status, str(error))
         except web.HTTPException as error:
-            return _refusal(error.status, error.text or error.reason)
+            return refuse(error.status, error.text or error.reason)
         except Exception as error:  # noqa: BLE001
             # As in the real guest: a bug here must cost one request only.
             _log.exception("%s %s failed", request.method, request.path)
-            return _refusal(500, f"{request.method} {request.path} failed inside: {type(error).__name__}: {error}")
+            return refuse(500, f"{request.method} {request.path} failed inside: {type(error).__name__}: {error}")
 
     async def _serve(self, request: web.Request) -> web.Response:
         method, path, headers = request.method, request.path, request.headers
@@ -85,14 +80,9 @@ class SimServer:
             await request.read()
         desktop = self._world.find(headers.get("Authorization", "").removeprefix("Bearer "))
         if desktop is None:
-            return _refusal(401, "this token leads to no desktop: it was never given out, or the desktop was reset")
+            return refuse(401, "this token leads to no desktop: it was never given out, or the desktop was reset")
         await desktop.enter(headers.get(LEASE_HEADER, ""))
         endpoint = ENDPOINTS.get((method, path))
         if endpoint is None:
-            return _refusal(404, f"a simulated desktop has no endpoint {method} {path}")
+            return refuse(404, f"a simulated desktop has no endpoint {method} {path}")
         return await endpoint(desktop, request)
-
-
-def _refusal(status: int, message: str, *, lost: DeathCause | None = None) -> web.Response:
-    body: dict[str, object] = {"status": "error", "message": message, "error": message}
-    return as_json({**body, "lost": True, "cause": lost} if lost is not None else body, status)

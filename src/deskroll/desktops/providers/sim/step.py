@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from deskroll.actions import COMPUTER_ACTIONS, Action, Done, Fail, Script, Wait, check
-from deskroll.desktops.base import ActionResult, Observe, Settle, SettleOutcome, StepResult
+from deskroll.desktops.base import ActionResult, Observe, Settle, SettleOutcome, StepResult, act_in_turn
 from deskroll.desktops.providers.sim.desktop import SimDesktop
 from deskroll.errors import ActionError
 
@@ -27,7 +28,7 @@ async def step(desktop: SimDesktop, actions: Sequence[Action], settle: Settle | 
             desktop.lose()
         contents = desktop.contents
         before = contents.screen.digest() if settle is not None and actions else ""
-        results = await _act_all(desktop, actions)
+        results = await act_in_turn(actions, partial(_act, desktop))
         outcome = SettleOutcome.SKIPPED
         if before:
             changed = contents.screen.digest() != before
@@ -37,16 +38,6 @@ async def step(desktop: SimDesktop, actions: Sequence[Action], settle: Settle | 
         tree = contents.tree() if observe.tree else None
         seconds = {"act": acted - began, "look": time.monotonic() - acted}
         return StepResult(results=tuple(results), screenshot=image, tree=tree, settle=outcome, seconds=seconds)
-
-
-async def _act_all(desktop: SimDesktop, actions: Sequence[Action]) -> list[ActionResult]:
-    results: list[ActionResult] = []
-    for action in actions:
-        if results and not results[-1].ok:
-            results.append(ActionResult(ok=False, error="not performed, because an action before it failed"))
-        else:
-            results.append(await _act(desktop, action))
-    return results
 
 
 async def _act(desktop: SimDesktop, action: Action) -> ActionResult:

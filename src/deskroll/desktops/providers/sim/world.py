@@ -29,16 +29,12 @@ class SimWorld:
         """Resets that were begun."""
         self.stops = 0
         """Machines that were taken away, by a stop or because their boot failed."""
+        self.alive = 0
+        """Machines that run, in whatever state."""
         self.peak_alive = 0
-        self._alive = 0
         self._made = 0
         self._tokens: dict[str, SimDesktop] = {}
         self._gone: dict[str, str] = {}
-
-    @property
-    def alive(self) -> int:
-        """Machines that run, in whatever state."""
-        return self._alive
 
     def number(self) -> int:
         """The number of the next machine."""
@@ -61,8 +57,8 @@ class SimWorld:
 
     def move(self, desktop: SimDesktop, state: State) -> None:
         """Change the state of a machine."""
-        self._alive += (state is not State.DEAD) - (desktop.state is not State.DEAD)
-        self.peak_alive = max(self.peak_alive, self._alive)
+        self.alive += (state is not State.DEAD) - (desktop.state is not State.DEAD)
+        self.peak_alive = max(self.peak_alive, self.alive)
         desktop.state = state
 
     def grant(self, desktop: SimDesktop) -> None:
