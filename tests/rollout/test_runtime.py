@@ -15,6 +15,8 @@ from typing import Any
 
 import psutil
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from deskroll.errors import BackendLost, ConfigError, DeskrollError, InputError, ModelError
 from deskroll.models.scripted import Script, ScriptedServer
@@ -184,9 +186,10 @@ async def test_a_job_that_fails_leaves_the_others_alone(tmp_path: Path, backend:
         (tmp_path / "mine.py").write_text("raise RuntimeError('too late')\n")
         with pytest.raises(ConfigError, match="has changed since the run began"):
             await groups_of(failing)
-        forbidden = spec_of(server, model={"base_url": "http://127.0.0.1:9/v1", "retries": 0})
-        with pytest.raises(ModelError, match="in a row failed by the model's server"):
-            await groups_of(runtime.run(Job("baseline", questions(60), forbidden)))
+        async with TestServer(web.Application()) as empty:  # it lists no models, and answers nothing
+            failing_model = spec_of(server, model={"base_url": str(empty.make_url("/v1")), "retries": 0})
+            with pytest.raises(ModelError, match="refused: status 404"):
+                await groups_of(runtime.run(Job("baseline", questions(60), failing_model)))
         assert len(await groups_of(other)) == 20
         assert (runtime.engine.limits.groups.used, runtime.engine.limits.episodes.used) == (0, 0), "none is kept"
 
@@ -268,9 +271,97 @@ async def test_what_could_never_run_is_refused(tmp_path: Path) -> None:
         assert len(await groups_of(runtime.run(Job("eval", questions(1), spec_of(server))))) == 1
         with pytest.raises(ConfigError, match="source is a str; give a list of tasks"):
             Job("eval", "tasks.jsonl", spec_of(server))  # type: ignore[arg-type]
-        unserved = EpisodeSpec.model_validate({"env": "math", "model": {"name": "scripted:answers.yaml"}})
-        with pytest.raises(ConfigError, match="which nobody serves here"):
-            runtime.run(Job("eval", questions(1), unserved, round=1))
+
+
+class ListingServer:
+    """Lists the models that it has, or keeps everybody waiting for the list; counts who asks, and who is there."""
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self.asked = self.waiting = 0
+        self._hangs = hangs
+
+    async def _list(self, request: web.Request) -> web.Response:
+        self.asked += 1
+        self.waiting += 1
+        try:
+            if self._hangs:
+                await asyncio.sleep(3600)
+        finally:
+            self.waiting -= 1
+        return web.json_response({"data": [{"id": "mine"}]})
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        return web.json_response({"choices": [{"message": {"content": "42"}, "finish_reason": "stop"}]})
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[str]:
+        app = web.Application()
+        app.router.add_get("/v1/models", self._list)
+        app.router.add_post("/v1/chat/completions", self._answer)
+        async with TestServer(app, handler_cancellation=True) as server:
+            yield str(server.make_url("/v1"))
+
+
+@BACKENDS
+async def test_a_script_is_served_for_whoever_names_it(tmp_path: Path, backend: str) -> None:
+    (tmp_path / "answers.yaml").write_text("replies:\n  - turns: [{text: '42'}]\n")
+    model = {"name": f"scripted:{tmp_path}/answers.yaml"}
+    async with Runtime.open(Resources(backend=backend, workers=1), store=tmp_path / "run") as runtime:
+        for round_ in range(2):
+            job = Job("train", questions(2), EpisodeSpec(env="math", model=model), round=round_)
+            groups = await groups_of(runtime.run(job))
+            assert {each.score.value for group in groups for each in group.episodes} == {1.0}
+        await until(lambda: runtime.status().endpoints, "the worker tells whom it asks")
+        assert len({each.url for each in runtime.status().endpoints}) == 1, "the same server"
+        assert job.spec.model.base_url == ""
+
+
+async def test_a_model_is_asked_once_whether_it_answers(tmp_path: Path) -> None:
+    listing = ListingServer()
+    async with listing.served() as url, opened(tmp_path) as (runtime, server):
+        jobs = [
+            Job(name, questions(1), spec_of(server, model={"name": "mine", "base_url": url, "temperature": heat}))
+            for name, heat in (("a", 0.0), ("b", 1.0), ("c", 0.5))
+        ]
+        await asyncio.gather(*(groups_of(runtime.run(job)) for job in jobs[:2]))
+        await groups_of(runtime.run(jobs[2]))
+    assert listing.asked == 1
+    stored = [run.attempt(each.key, each.attempt) for run in [Run.open(tmp_path / "run")] for each in run.outcomes()]
+    assert len(stored) == 3
+
+
+async def test_a_job_whose_model_cannot_be_asked_ends_before_anything_is_started(tmp_path: Path) -> None:
+    async with opened(tmp_path, script(ANSWER, latency=0.02), provider="sim", num_vms=1) as (runtime, server):
+        other = runtime.run(Job("eval", questions(9), spec_of(server)))
+        dead = spec_of(server, env="osworld", model={"base_url": "http://127.0.0.1:9/v1"})
+        with pytest.raises(ConfigError, match=r"^model: .* no connection: .*; set OPENAI_BASE_URL"):
+            await groups_of(runtime.run(Job("train", questions(1, **DESKTOP), dead)))
+        judged = spec_of(server, judge={"name": "scripted:nowhere.yaml"})
+        with pytest.raises(ConfigError, match=r"judge\.name is .*'nowhere\.yaml' is not a file"):
+            await groups_of(runtime.run(Job("train", questions(1), judged)))
+        limited = spec_of(server, limits={"max_cost_usd": 1.0})
+        with pytest.raises(ConfigError, match=r"limits\.max_cost_usd is set, .*: set model\.price, too"):
+            await groups_of(runtime.run(Job("train", questions(1), limited)))
+        unasked = spec_of(server, agent="noop", model={"base_url": "http://127.0.0.1:9/v1"})
+        assert len(await groups_of(runtime.run(Job("none", questions(1), unasked)))) == 1
+        assert len(await groups_of(other)) == 9
+        assert runtime.status().pool is None
+    assert {each.phase for each in Run.open(tmp_path / "run").index.planned} == {"eval", "none"}
+
+
+async def test_a_job_that_is_cancelled_while_its_model_is_asked_leaves_nothing(tmp_path: Path) -> None:
+    listing = ListingServer(hangs=True)
+    async with listing.served() as url:
+        async with opened(tmp_path) as (runtime, server):
+            spec = spec_of(server, model={"name": "mine", "base_url": url})
+            run = runtime.run(Job("train", questions(1), spec))
+            await until(lambda: listing.waiting, "it is asked")
+            await asyncio.wait_for(run.cancel(), 5)
+            assert not runtime.engine.jobs
+            assert len(await groups_of(runtime.run(Job("train", questions(1), spec_of(server))))) == 1
+        await until(lambda: not listing.waiting, "nobody asks any more")
+    assert listing.asked == 1
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("model ")]
 
 
 async def test_the_end_of_all_workers_ends_a_job_that_only_waits(tmp_path: Path) -> None:

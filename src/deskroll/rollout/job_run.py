@@ -34,7 +34,7 @@ from deskroll.rollout.limits import GroupPermit, Ticket
 from deskroll.rollout.orders import AttemptName, Order
 from deskroll.rollout.plan import Group, make_plan
 from deskroll.rollout.retry import Verdict, judge
-from deskroll.rollout.spec import Definition
+from deskroll.rollout.spec import Definition, EpisodeSpec
 from deskroll.rollout.tally import begin_job
 from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed
 from deskroll.store.names import name_of
@@ -49,18 +49,25 @@ Prepare = Callable[[Job, Batch], Awaitable[None]]
 """Checks tasks of a job and makes ready what they need, before they are planned."""
 
 
+Serve = Callable[[EpisodeSpec], Awaitable[EpisodeSpec]]
+"""The spec with models that answer."""
+
+
 async def prepare_nothing(job: Job, batch: Batch) -> None:
     """For tasks that are ready."""
 
 
-def start_job(engine: Engine, job: Job, prepare: Prepare = prepare_nothing) -> JobRun:
+async def serve_nothing(spec: EpisodeSpec) -> EpisodeSpec:
+    """For models that answer already."""
+    return spec
+
+
+def start_job(engine: Engine, job: Job, prepare: Prepare = prepare_nothing, serve: Serve = serve_nothing) -> JobRun:
     """Start a job: it runs from now on, whether or not somebody looks at what comes of it.
 
     Where the engine was told to stop, it ends at once, and nothing of it is planned.
     """
-    definition = Definition.of(job.spec, job.folder)
-    engine.backend.define(definition)
-    run = JobRun(job, engine, definition.digest, prepare)
+    run = JobRun(job, engine, prepare, serve)
     run.start(skip=not engine.begin(job.name, run))
     return run
 
@@ -68,11 +75,13 @@ def start_job(engine: Engine, job: Job, prepare: Prepare = prepare_nothing) -> J
 class JobRun:
     """Made by `start_job`. `async for group in run` yields each group when it has finished; leaving it cancels."""
 
-    def __init__(self, job: Job, engine: Engine, digest: str, prepare: Prepare) -> None:
+    def __init__(self, job: Job, engine: Engine, prepare: Prepare, serve: Serve) -> None:
         self.job = job
+        self.definition = Definition.of(job.spec, job.folder)
+        """What orders name by its digest: with the code as it is now, and where its models answer, once they do."""
         self._engine = engine
-        self._digest = digest
         self._prepare = prepare
+        self._serve = serve
         self._retries = job.spec.retries
         self._results: asyncio.Queue[GroupResult | None] = asyncio.Queue()
         self._earlier: dict[EpisodeKey, Episode] = {}
@@ -198,6 +207,9 @@ class JobRun:
             _log.error("job %s ended: %s: %s", self.job.name, type(self._error).__name__, plain(str(self._error)))
 
     async def _work(self) -> None:
+        spec = await self._serve(self.job.spec)
+        self.definition = Definition.of(spec, self.job.folder, self.definition.plug_ins)
+        self._engine.backend.define(self.definition)
         async with asyncio.TaskGroup() as work, contextlib.aclosing(self._batches()) as batches:
             async for batch in batches:
                 groups = await self._plan(batch)
@@ -391,7 +403,7 @@ class JobRun:
             if self.stopping:  # that may have taken a while
                 return None
             order = Order(
-                key=key, attempt=attempt, task=group.task, spec=self._digest, priority=self.job.priority,
+                key=key, attempt=attempt, task=group.task, spec=self.definition.digest, priority=self.job.priority,
                 isolated=isolated, waited_s=waited,
             )  # fmt: skip
             self._running.add((key, attempt))

@@ -1,4 +1,4 @@
-"""Runtime: what is expensive and shared, opened once: store, desktops, backend, permits, watchdog, control socket.
+"""Runtime: what is expensive and shared, opened once: store, models, desktops, backend, permits, watchdog, socket.
 
 It knows no tasks, and lives as long as its owner: a command, a service, a trainer. Jobs run on it, one after the other
 or side by side, under one set of permits.
@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from deskroll.desktops.base import DesktopSpec
-from deskroll.errors import ConfigError, InputError, plain
+from deskroll.errors import InputError, plain
 from deskroll.events import AttemptEnded, DesktopState, EventSink, LimitsChanged, RunClosed, RunOpened
 from deskroll.host.supervise import supervise
-from deskroll.models.plugin import SCRIPTED
 from deskroll.rollout.backends import Backend, BackendContext, backend_kind
 from deskroll.rollout.config import Resources
 from deskroll.rollout.control import Steering, serve_control
@@ -32,15 +31,15 @@ from deskroll.rollout.engine import Engine
 from deskroll.rollout.events import EventHub, RunState, open_hub
 from deskroll.rollout.folder import open_store
 from deskroll.rollout.job import Batch, Job
-from deskroll.rollout.job_run import JobRun, Prepare, prepare_nothing, start_job
+from deskroll.rollout.job_run import JobRun, Prepare, Serve, prepare_nothing, serve_nothing, start_job
 from deskroll.rollout.leftovers import leaving_nothing
 from deskroll.rollout.limits import Limits
+from deskroll.rollout.models import Models
 from deskroll.rollout.orders import Activity, WorkerSetup
 from deskroll.rollout.plan import failed_before
 from deskroll.rollout.pool_watch import PoolWatch
 from deskroll.rollout.preparing import check_tasks, desktops_wanted, prepare_envs
 from deskroll.rollout.redaction import secrets_of
-from deskroll.rollout.spec import Definition
 from deskroll.rollout.status import RunStatus, attention, endpoints_of, ran_by, what_limits
 from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.rollout.traces import Traces
@@ -62,6 +61,7 @@ class Runtime:
         hub: EventHub,
         state: RunState,
         *,
+        models: Models | None = None,
         traces: Traces | None = None,
         questions: dict[str, str] | None = None,
     ) -> None:
@@ -76,6 +76,7 @@ class Runtime:
         self.hub = hub
         self.state = state
         """What it does now and how it stands, worked out of its events."""
+        self._models = models or Models()
         self._watchdog = Watchdog(engine.backend, resources.watchdog, self._activities, sink=hub)
         hub.on(AttemptEnded, self._watchdog.usual.learn)
         self._traces = traces or Traces()
@@ -109,6 +110,7 @@ class Runtime:
             hub.on(DesktopState, DesktopJournal(store).hear)
             state = RunState(hub)
             hub.emit(RunOpened(run_id=store.info.run_id, epoch=store.epoch, pid=os.getpid()))
+            models = await stack.enter_async_context(Models())
             desktops = await stack.enter_async_context(Desktops(resources, hub))
             if leases:
                 await desktops.open(leases, all_told=True)
@@ -116,7 +118,7 @@ class Runtime:
             limits = Limits(resources.num_rollouts, resources.max_concurrent_rollouts, resources.reserved)
             engine = Engine(backend, store, limits, sink=hub, history=failed_before(store.index))
             store.index.forget_text()
-            runtime = cls(resources, engine, desktops, hub, state, traces=traces, questions=questions)
+            runtime = cls(resources, engine, desktops, hub, state, models=models, traces=traces, questions=questions)
             await stack.enter_async_context(runtime._answering())
             await stack.enter_async_context(runtime.watch())
             stack.push_async_callback(engine.close)
@@ -141,14 +143,16 @@ class Runtime:
 
     def run(self, job: Job) -> JobRun:
         """Start a job: `async for group in runtime.run(job)` yields its groups as they finish."""
-        _refuse_unserved(job)
-        return self.run_prepared(job, self._prepare)
+        return self._start(job, self._prepare, self._models.answering)
 
-    def run_prepared(self, job: Job, prepare: Prepare = prepare_nothing) -> JobRun:
-        """Start a job whose tasks were checked and made ready, or are by `prepare`."""
-        run = start_job(self.engine, job, prepare)  # from here on it has its name for itself
+    def run_prepared(self, job: Job) -> JobRun:
+        """Start a job whose tasks were checked and made ready, and whose models answer."""
+        return self._start(job, prepare_nothing, serve_nothing)
+
+    def _start(self, job: Job, prepare: Prepare, serve: Serve) -> JobRun:
+        run = start_job(self.engine, job, prepare, serve)  # from here on it has its name for itself
         self._watchdog.expect(job.name, job.spec)
-        self._traces.add(Definition.of(job.spec))
+        self._traces.add(run.definition)
         self._group_size = job.group_size
         return run
 
@@ -252,16 +256,6 @@ class Runtime:
                     f"task {plain(planned.task)!r} of job {job.name!r}, round {batch.round}, has changed since it was "
                     "run: give what is new a round, or a job's name, of its own"
                 )
-
-
-def _refuse_unserved(job: Job) -> None:
-    """A model that answers from a script must be served by somebody: its name means nothing to any other server."""
-    for name, model in (("model", job.spec.model), ("judge", job.spec.judge)):
-        if model is not None and model.name.startswith(SCRIPTED) and not model.base_url:
-            raise ConfigError(
-                f"job {plain(job.name)!r}: {name}.name is {plain(model.name)!r}, which nobody serves here: run "
-                f"`deskroll models scripted FILE`, and set {name}.base_url to its address"
-            )
 
 
 @asynccontextmanager
