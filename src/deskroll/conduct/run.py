@@ -24,6 +24,7 @@ from deskroll.report import terminal
 from deskroll.report.results import Results
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.main_thread import outlasting_main_thread
 from deskroll.rollout.models import Models
 from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files
 from deskroll.rollout.preparing import unjudged
@@ -65,6 +66,7 @@ async def conduct(
     if root:
         _refuse_live(root)
     async with AsyncExitStack() as stack:
+        stack.enter_context(outlasting_main_thread())
         interrupts = stack.enter_context(Interrupts(console))
         config = await (await stack.enter_async_context(Models())).answering(config)
         if not quiet:

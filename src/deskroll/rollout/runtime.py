@@ -34,6 +34,7 @@ from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.job_run import JobRun, Prepare, Serve, prepare_nothing, serve_nothing, start_job
 from deskroll.rollout.leftovers import leaving_nothing
 from deskroll.rollout.limits import Limits
+from deskroll.rollout.main_thread import outlasting_main_thread
 from deskroll.rollout.models import Models
 from deskroll.rollout.orders import Activity, WorkerSetup
 from deskroll.rollout.plan import failed_before
@@ -104,6 +105,7 @@ class Runtime:
         options = {"provider_options": resources.provider_options, "backend_options": resources.backend_options}
         traces = Traces(secrets_of(options))
         async with leaving_nothing(), AsyncExitStack() as stack:
+            stack.enter_context(outlasting_main_thread())
             if not isinstance(store, RunStore):
                 store = await stack.enter_async_context(open_store(store, resources, questions))
             hub = await stack.enter_async_context(open_hub(resources, store.storage, traces.hide, sink))
