@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections import Counter
@@ -314,6 +315,33 @@ async def test_a_script_is_served_for_whoever_names_it(tmp_path: Path, backend: 
         await until(lambda: runtime.status().endpoints, "the worker tells whom it asks")
         assert len({each.url for each in runtime.status().endpoints}) == 1, "the same server"
         assert job.spec.model.base_url == ""
+
+
+async def test_a_job_takes_plain_objects_as_a_file_has_them(tmp_path: Path) -> None:
+    tasks = [{"id": "a", "question": "What is 6*7?", "answer": "42"}, *questions(1)]
+    async with opened(tmp_path) as (runtime, server):
+        spec = {"env": "math", "model": {"name": "scripted", "base_url": server.url}}
+        groups = await groups_of(runtime.run(Job("eval", tasks, spec)))
+    assert {group.task.id: group.episodes[0].score.value for group in groups} == {"a": 1.0, "task-0": 1.0}
+    with pytest.raises(InputError, match="task 1: task 'b': question"):
+        Job("eval", [*questions(1), {"id": "b"}], spec)
+    with pytest.raises(ConfigError, match=r"^job 'eval': spec: modle: there is no such field; did you mean model\?"):
+        Job("eval", tasks, {"modle": {}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "said"),
+    [
+        (EpisodeSpec, {"modle": "x"}, "EpisodeSpec: modle: there is no such field; did you mean model?"),
+        (EpisodeSpec, {"model": {"nam": "x"}}, "EpisodeSpec: model.nam: there is no such field; did you mean name?"),
+        (EpisodeSpec, {"limits": {"max_turns": 0}}, "EpisodeSpec: limits.max_turns: input should be greater than"),
+        (Resources, {"num_vm": 3}, "Resources: num_vm: there is no such field; did you mean num_vms?"),
+        (Resources, {"reserved": {"eval": 9}}, "Resources: reserved asks for 9, and num_rollouts is 5"),
+    ],
+)
+def test_what_is_wrong_is_told_as_of_a_file(kind: type[Any], fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
+        kind(**fields)
 
 
 async def test_a_model_is_asked_once_whether_it_answers(tmp_path: Path) -> None:
