@@ -20,6 +20,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from deskroll.errors import BackendLost, ConfigError, DeskrollError, InputError, ModelError
+from deskroll.events import BatchPlanned, Event, JobStarted
 from deskroll.models.scripted import Script, ScriptedServer
 from deskroll.rollout.config import Resources
 from deskroll.rollout.group import GroupResult
@@ -166,6 +167,51 @@ async def test_a_job_that_is_stopped_leaves_the_others_alone(tmp_path: Path, bac
         again = await groups_of(runtime.run(Job("train", questions(30), spec_of(server))))
     assert len(again) == 30
     assert sum(group.resumed for group in again) == len(some)
+
+
+class Told:
+    """A sink that keeps everything."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+
+async def test_a_job_that_is_run_again_counts_once(tmp_path: Path) -> None:
+    odd = Script.parse({"replies": [{"when": "(1)", "turns": [{"text": "41"}]}, {"turns": [ANSWER]}]})
+    async with opened(tmp_path, odd) as (runtime, server):
+        for _ in range(2):
+            await groups_of(runtime.run(Job("train", questions(3), spec_of(server), group_size=2)))
+            standing = runtime.status().standing
+            assert (standing.planned, standing.done, standing.before) == (6, 6, 0)
+            assert (standing.scored, standing.successes, standing.score_sum) == (6, 4, 4.0)
+        await groups_of(runtime.run(Job("train", questions(3), spec_of(server), round=1)))
+        assert (runtime.status().standing.planned, runtime.status().standing.done) == (9, 9), "rounds add up"
+    async with opened(tmp_path) as (runtime, server):
+        await groups_of(runtime.run(Job("train", questions(3), spec_of(server), group_size=2)))
+        standing = runtime.status().standing
+    assert (standing.planned, standing.done, standing.before, standing.successes) == (6, 6, 6, 4)
+
+
+async def test_a_job_begins_once_however_many_batches_it_has(tmp_path: Path) -> None:
+    async def source() -> AsyncIterator[Batch]:
+        for n in range(4):
+            yield Batch(tasks=(questions(4)[n],), round=n // 2)
+
+    told = Told()
+    resources = Resources(backend="inline")
+    async with (
+        ScriptedServer(script(ANSWER)) as server,
+        Runtime.open(resources, store=tmp_path / "run", sink=told) as runtime,
+    ):
+        await groups_of(runtime.run(Job("train", source(), spec_of(server))))
+        standing = runtime.status().standing
+    assert [(each.phase, each.round) for each in told.events if isinstance(each, JobStarted)] == [("train", 0)]
+    planned = [(each.round, each.first, each.episodes) for each in told.events if isinstance(each, BatchPlanned)]
+    assert planned == [(0, True, 1), (0, False, 1), (1, True, 1), (1, False, 1)]
+    assert (standing.planned, standing.done) == (4, 4)
 
 
 async def test_a_job_that_is_left_is_cancelled(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from deskroll.errors import (
     StoreError,
     plain,
 )
-from deskroll.events import AttemptRetried, EpisodeSealed, GroupBegun, GroupEnded, JobEnded
+from deskroll.events import AttemptRetried, EpisodeSealed, GroupBegun, GroupEnded, JobEnded, JobStarted
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.engine import Engine, JobStatus
 from deskroll.rollout.group import GroupResult
@@ -35,7 +35,7 @@ from deskroll.rollout.orders import AttemptName, Order
 from deskroll.rollout.plan import Group, make_plan
 from deskroll.rollout.retry import Verdict, judge
 from deskroll.rollout.spec import Definition, EpisodeSpec
-from deskroll.rollout.tally import begin_job
+from deskroll.rollout.tally import batch_planned
 from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed
 from deskroll.store.names import name_of
 from deskroll.types import Episode, EpisodeKey
@@ -188,6 +188,7 @@ class JobRun:
         if skip:
             self._results.put_nowait(None)
         else:
+            self._engine.sink.emit(JobStarted(phase=self.job.name, round=self.job.round))
             self._task = asyncio.create_task(self._carry_out(), name=f"job {self.job.name}")
             self._task.add_done_callback(self._end)  # and not by the task itself, which may be ended before it begins
 
@@ -247,6 +248,7 @@ class JobRun:
     async def _plan(self, batch: Batch) -> list[Group]:
         """Journal what a batch brings; the groups of which something is left to do."""
         engine, name, samples = self._engine, self.job.name, self.job.group_size
+        first = batch.round not in self._rounds
         self._refuse_twice(batch)
         await self._prepare(self.job, batch)
         groups = make_plan(engine.store, name, batch.round, batch.tasks, samples, whole=batch.whole)
@@ -257,7 +259,7 @@ class JobRun:
         before = [outcome for key in done if (outcome := engine.store.index.outcome(key)) is not None]
         self._planned += len(groups) * samples
         self._done += len(before)
-        engine.sink.emit(begin_job(name, batch.round, len(groups) * samples, before))
+        engine.sink.emit(batch_planned(name, batch.round, len(groups) * samples, before, first=first))
         for group in groups:
             if not group.keys:
                 await self._hand_out(group, batch.round, {}, resumed=True)

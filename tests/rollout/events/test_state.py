@@ -8,9 +8,9 @@ from deskroll.events import (
     AttemptEnded,
     AttemptRetried,
     AttemptStarted,
+    BatchPlanned,
     EpisodeSealed,
     Event,
-    JobStarted,
     RunStopping,
     StageEntered,
     WaitChanged,
@@ -86,7 +86,7 @@ def test_an_attempt_of_which_nothing_was_heard_is_in_flight_and_does_nothing() -
 
 def test_counts_come_from_events() -> None:
     state = state_after(
-        JobStarted(
+        BatchPlanned(
             phase="eval", round=0, episodes=5, done=2, scored=1, successes=1, score_sum=1.0, unscored={"env": 1}
         ),
         STARTED,

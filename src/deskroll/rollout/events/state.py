@@ -15,8 +15,8 @@ from deskroll.events import (
     AttemptEnded,
     AttemptRetried,
     AttemptStarted,
+    BatchPlanned,
     EpisodeSealed,
-    JobStarted,
     RunStopping,
     StageEntered,
     WaitChanged,
@@ -82,7 +82,7 @@ class RunState:
         hub.on(AttemptEnded, self._end)
         hub.on(AttemptDropped, self._end)
         hub.on(RunStopping, self._stop)
-        hub.on(JobStarted, self._tally.begin)
+        hub.on(BatchPlanned, self._tally.plan)
         hub.on(AttemptEnded, self._tally.spend)
         hub.on(AttemptRetried, self._tally.retry)
         hub.on(EpisodeSealed, self._tally.seal)
