@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -306,9 +307,57 @@ async def test_a_changed_task_is_not_taken_for_the_one_that_was_run(tmp_path: Pa
     async with opened(tmp_path) as (runtime, server):
         await groups_of(runtime.run(Job("train", questions(2), spec_of(server))))
         changed = questions(2, domain="other")
-        with pytest.raises(InputError, match="task 'task-0' of job 'train', round 0, has changed since it was run"):
+        said = r"job 'train', round 0, cannot go on as it was begun:\n  task 'task-0' has changed\n  task 'task-1'"
+        with pytest.raises(InputError, match=said):
             await groups_of(runtime.run(Job("train", changed, spec_of(server))))
         assert len(await groups_of(runtime.run(Job("train", changed, spec_of(server), round=1)))) == 2
+
+
+async def test_a_round_goes_on_with_the_spec_that_it_was_begun_with(tmp_path: Path) -> None:
+    def job(server: ScriptedServer, *, round_: int = 0, **fields: Any) -> Job:
+        return Job("train", questions(2), spec_of(server, **fields), round=round_)
+
+    async with opened(tmp_path) as (runtime, server):
+        assert len(await groups_of(runtime.run(job(server, model={"temperature": 1.0, "timeout": 50})))) == 2
+        assert len(await groups_of(runtime.run(job(server, round_=1, model={"temperature": 0.5})))) == 2
+    async with opened(tmp_path) as (runtime, server):  # at another address, which changes nothing
+        others = job(server, model={"temperature": 0.5, "name": "other"}, limits={"max_turns": 7})
+        said = (
+            "job 'train', round 0, cannot go on as it was begun:\n  limits.max_turns was 50 and is 7\n"
+            "  model.name was 'scripted' and is 'other'\n  model.temperature was 1.0 and is 0.5\n"
+        )
+        with pytest.raises(InputError, match=re.escape(said)):
+            await groups_of(runtime.run(others))
+        patient = job(server, model={"temperature": 1.0, "retries": 9}, retries={"backoff": 0.02})
+        assert [group.resumed for group in await groups_of(runtime.run(patient))] == [True, True]
+        again = await groups_of(runtime.run(job(server, round_=1, model={"temperature": 0.5})))
+        assert [group.resumed for group in again] == [True, True]
+        assert [group.resumed for group in await groups_of(runtime.run(others, force=True))] == [True, True]
+        with pytest.raises(InputError, match=r"model\.name was 'other' and is 'scripted'"):
+            await groups_of(runtime.run(patient))
+    assert Run.open(tmp_path / "run").verify() == []
+
+
+async def test_a_round_goes_on_with_the_code_that_it_was_begun_with(tmp_path: Path) -> None:
+    code = "from deskroll.agents.noop import NoopAgent\n\n\nclass Mine(NoopAgent):\n    pass\n"
+    file = tmp_path / "mine.py"
+    for wanted, told in (("", ""), ("# other\n", "mine.py has changed")):
+        file.write_text(code + wanted)
+        async with opened(tmp_path) as (runtime, server):
+            run = runtime.run(Job("eval", questions(1), spec_of(server, agent=f"{file}:Mine")))
+            with pytest.raises(InputError, match=told) if told else contextlib.nullcontext():
+                await groups_of(run)
+
+
+async def test_what_has_no_outcome_yet_may_change(tmp_path: Path) -> None:
+    async with opened(tmp_path, script(ANSWER, latency=3600.0)) as (runtime, server):
+        run = runtime.run(Job("train", questions(2), spec_of(server)))
+        await until(lambda: len(runtime.engine.running) == 2, "they run")
+        await run.cancel()
+    async with opened(tmp_path) as (runtime, server):
+        other = spec_of(server, model={"name": "other"})
+        groups = await groups_of(runtime.run(Job("train", questions(2), other)))
+    assert {each.model for group in groups for each in group.episodes} == {"other"}
 
 
 async def test_what_could_never_run_is_refused(tmp_path: Path) -> None:

@@ -45,16 +45,17 @@ _NO_MODEL = 20
 """So many attempts in a row (or twice what is in flight) must fail by the model's server for the job to stop."""
 
 
-Prepare = Callable[[Job, Batch], Awaitable[None]]
-"""Checks tasks of a job and makes ready what they need, before they are planned."""
+Prepare = Callable[[Job, Batch], Awaitable[str]]
+"""Checks tasks of a job and makes ready what they need, before they are planned; the digest of the spec, if noted."""
 
 
 Serve = Callable[[EpisodeSpec], Awaitable[EpisodeSpec]]
 """The spec with models that answer."""
 
 
-async def prepare_nothing(job: Job, batch: Batch) -> None:
+async def prepare_nothing(job: Job, batch: Batch) -> str:
     """For tasks that are ready."""
+    return ""
 
 
 async def serve_nothing(spec: EpisodeSpec) -> EpisodeSpec:
@@ -123,7 +124,7 @@ class JobRun:
             pass
         store = self._engine.store
         known = {each.key: each for each in await store.outcomes()}
-        planned = [each for each in store.index.planned if each.phase == self.job.name and each.round in self._rounds]
+        planned = [each for round_ in self._rounds for each in store.index.plan(self.job.name, round_).values()]
         return [known[key] for plan in planned for key in plan.keys() if key in known]  # noqa: SIM118  (it is no dict)
 
     @property
@@ -250,8 +251,8 @@ class JobRun:
         engine, name, samples = self._engine, self.job.name, self.job.group_size
         first = batch.round not in self._rounds
         self._refuse_twice(batch)
-        await self._prepare(self.job, batch)
-        groups = make_plan(engine.store, name, batch.round, batch.tasks, samples, whole=batch.whole)
+        spec = await self._prepare(self.job, batch)
+        groups = make_plan(engine.store, name, batch.round, batch.tasks, samples, whole=batch.whole, spec=spec)
         self._round = batch.round
         left = [group for group in groups if group.keys]
         todo = {key for group in left for key in group.keys}

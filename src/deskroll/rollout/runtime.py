@@ -15,14 +15,15 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from deskroll.desktops.base import DesktopSpec
-from deskroll.errors import InputError, plain
 from deskroll.events import AttemptEnded, DesktopState, EventSink, LimitsChanged, RunClosed, RunOpened
 from deskroll.host.supervise import supervise
 from deskroll.rollout.backends import Backend, BackendContext, backend_kind
+from deskroll.rollout.changes import SpecNote
 from deskroll.rollout.config import Resources
 from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.desktop_journal import DesktopJournal
@@ -46,7 +47,6 @@ from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.rollout.traces import Traces
 from deskroll.rollout.watchdog import Watchdog
 from deskroll.store import RunStore
-from deskroll.tasks import task_digest
 
 _MOST_SHOWN = 200
 
@@ -143,9 +143,13 @@ class Runtime:
         """Where its results are kept."""
         return self.store.storage.root
 
-    def run(self, job: Job) -> JobRun:
-        """Start a job: `async for group in runtime.run(job)` yields its groups as they finish."""
-        return self._start(job, self._prepare, self._models.answering)
+    def run(self, job: Job, *, force: bool = False) -> JobRun:
+        """Start a job: `async for group in runtime.run(job)` yields its groups as they finish.
+
+        `force`: although its rounds have outcomes of tasks or of a spec that have changed since.
+        """
+        prepare = partial(self._prepare, SpecNote.of(job.spec), force)
+        return self._start(job, prepare, self._models.answering)
 
     def run_prepared(self, job: Job) -> JobRun:
         """Start a job whose tasks were checked and made ready, and whose models answer."""
@@ -237,27 +241,15 @@ class Runtime:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         self.engine.fail(next(each.result() for each in ends if each.done()))
 
-    async def _prepare(self, job: Job, batch: Batch) -> None:
+    async def _prepare(self, note: SpecNote, force: bool, job: Job, batch: Batch) -> str:
         """Check tasks, make ready what their environments share, and have desktops where they need some."""
         check_tasks(job.spec, batch.tasks)
-        self._refuse_changed(job, batch)
+        digest = await note.keep(self.store, job, batch, force=force)
         self._questions |= {task.id: task.instruction for task in batch.tasks}
         await asyncio.to_thread(prepare_envs, job.spec, batch.tasks, Path(job.folder))
         if wanted := Counter(spec for _, spec in desktops_wanted(job.spec, batch.tasks)):
             await self.desktops.open(wanted)
-
-    def _refuse_changed(self, job: Job, batch: Batch) -> None:
-        """A task that has outcomes in this round must be the one that they are of."""
-        index, digests = self.store.index, {task.id: task_digest(task) for task in batch.tasks}
-        round_ = (each for each in index.planned if (each.phase, each.round) == (job.name, batch.round))
-        for planned in round_:
-            if digests.get(planned.task, planned.digest) == planned.digest:
-                continue
-            if any(index.outcome(key) is not None for key in planned.keys()):  # noqa: SIM118  (it is not a dict)
-                raise InputError(
-                    f"task {plain(planned.task)!r} of job {job.name!r}, round {batch.round}, has changed since it was "
-                    "run: give what is new a round, or a job's name, of its own"
-                )
+        return digest
 
 
 @asynccontextmanager
