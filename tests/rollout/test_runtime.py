@@ -24,6 +24,7 @@ from deskroll.errors import BackendLost, ConfigError, DeskrollError, InputError,
 from deskroll.events import BatchPlanned, Event, JobStarted
 from deskroll.models.scripted import Script, ScriptedServer
 from deskroll.rollout.config import Resources
+from deskroll.rollout.engine import SPECS
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.job_run import JobRun
@@ -213,6 +214,27 @@ async def test_a_job_begins_once_however_many_batches_it_has(tmp_path: Path) -> 
     planned = [(each.round, each.first, each.episodes) for each in told.events if isinstance(each, BatchPlanned)]
     assert planned == [(0, True, 1), (0, False, 1), (1, True, 1), (1, False, 1)]
     assert (standing.planned, standing.done) == (4, 4)
+
+
+@BACKENDS
+async def test_specs_that_no_job_has_any_more_are_forgotten(tmp_path: Path, backend: str) -> None:
+    def job(server: ScriptedServer, number: int, name: str = "train") -> Job:
+        return Job(name, questions(1), spec_of(server, model={"timeout": 60 + number}), round=number)
+
+    def clients(runtime: Runtime) -> int:
+        return sum(len(each.vitals.endpoints) for each in runtime.status().workers)
+
+    feed, number = Feed(), SPECS + 8
+    async with opened(tmp_path, backend=backend, workers=1) as (runtime, server):
+        lasting = runtime.run(Job("lasting", feed, spec_of(server)))
+        for n in range(number):
+            assert len(await groups_of(runtime.run(job(server, n)))) == 1
+        await until(lambda: SPECS - 2 <= clients(runtime) <= SPECS, "clients of the last ones are open, and no others")
+        assert len(await groups_of(runtime.run(job(server, 0, "again")))) == 1, "the first is defined anew"
+        feed.put(questions(1), 0)
+        feed.end()
+        assert len(await groups_of(lasting)) == 1, "its own was kept all the time"
+    assert len(Run.open(tmp_path / "run").outcomes()) == number + 2
 
 
 async def test_a_job_that_is_left_is_cancelled(tmp_path: Path) -> None:

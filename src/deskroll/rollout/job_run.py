@@ -80,15 +80,16 @@ class JobRun:
         self.job = job
         self.definition = Definition.of(job.spec, job.folder)
         """What orders name by its digest: with the code as it is now, and where its models answer, once they do."""
+        self._defined = False
         self._engine = engine
         self._prepare = prepare
         self._serve = serve
         self._retries = job.spec.retries
         self._results: asyncio.Queue[GroupResult | None] = asyncio.Queue()
         self._earlier: dict[EpisodeKey, Episode] = {}
-        """Outcomes of this job that were there before, where somebody had to look."""
+        """Outcomes of this job that were there before, where somebody had to look, until they are handed out."""
         self._rounds: dict[int, set[str]] = {}
-        """The tasks of each round, as far as they have come."""
+        """The tasks of each round, as far as they have come: as many names as the store's index has of them."""
         self._round = job.round
         self._running: set[AttemptName] = set()
         self._planned = self._done = 0
@@ -203,6 +204,8 @@ class JobRun:
 
     def _end(self, task: asyncio.Task[None]) -> None:
         del self._engine.jobs[self.job.name]
+        if self._defined:
+            self._engine.release(self.definition)
         self._engine.sink.emit(JobEnded(phase=self.job.name, round=self._round))
         self._results.put_nowait(None)
         if self._error is not None and not self._iterated:
@@ -211,7 +214,8 @@ class JobRun:
     async def _work(self) -> None:
         spec = await self._serve(self.job.spec)
         self.definition = Definition.of(spec, self.job.folder, self.definition.plug_ins)
-        self._engine.backend.define(self.definition)
+        self._engine.define(self.definition)
+        self._defined = True
         async with asyncio.TaskGroup() as work, contextlib.aclosing(self._batches()) as batches:
             async for batch in batches:
                 groups = await self._plan(batch)

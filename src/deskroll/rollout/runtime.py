@@ -85,7 +85,7 @@ class Runtime:
         self._started_at = time.time()
         self._group_size = 1
         self._questions = {} if questions is None else questions
-        """What is asked in each task, by its id: for results.jsonl."""
+        """What is asked in each task, by its id: results.jsonl is written from them, all of it once more in the end."""
 
     @classmethod
     @asynccontextmanager
