@@ -503,9 +503,16 @@ async def test_a_job_that_is_cancelled_while_its_model_is_asked_leaves_nothing(t
             await until(lambda: listing.waiting, "it is asked")
             await asyncio.wait_for(run.cancel(), 5)
             assert not runtime.engine.jobs
+            stopped = runtime.run(Job("train", questions(1), spec_of(server, model={"name": "other", "base_url": url})))
+            await until(lambda: listing.asked == 2, "another one is asked")
+            stopped.stop()
+            assert await asyncio.wait_for(groups_of(stopped), 5) == []
+            stopped_at_once = runtime.run(Job("train", questions(1), spec))
+            stopped_at_once.stop()
+            assert await asyncio.wait_for(groups_of(stopped_at_once), 5) == []
             assert len(await groups_of(runtime.run(Job("train", questions(1), spec_of(server))))) == 1
         await until(lambda: not listing.waiting, "nobody asks any more")
-    assert listing.asked == 1
+    assert listing.asked == 2
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("model ")]
 
 

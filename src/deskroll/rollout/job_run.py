@@ -80,7 +80,7 @@ class JobRun:
         self.job = job
         self.definition = Definition.of(job.spec, job.folder)
         """What orders name by its digest: with the code as it is now, and where its models answer, once they do."""
-        self._defined = False
+        self._serving = self._defined = False
         self._engine = engine
         self._prepare = prepare
         self._serve = serve
@@ -158,6 +158,8 @@ class JobRun:
         """
         if self._task is None or self._task.done():
             return  # another job may have its name by now
+        if self._serving:
+            self._task.cancel()  # its models need not answer any more, and nothing is planned
         self._stopping.set()
         self._engine.limits.close(self.job.name)
         if self._finishing is None:
@@ -212,10 +214,8 @@ class JobRun:
             _log.error("job %s ended: %s: %s", self.job.name, type(self._error).__name__, plain(str(self._error)))
 
     async def _work(self) -> None:
-        spec = await self._serve(self.job.spec)
-        self.definition = Definition.of(spec, self.job.folder, self.definition.plug_ins)
-        self._engine.define(self.definition)
-        self._defined = True
+        if not self.stopping:  # else it is planned, and no more
+            await self._define()
         async with asyncio.TaskGroup() as work, contextlib.aclosing(self._batches()) as batches:
             async for batch in batches:
                 groups = await self._plan(batch)
@@ -226,6 +226,15 @@ class JobRun:
                         return
                     running = work.create_task(self._run_group(group, batch.round, permit, ticket))
                     running.add_done_callback(lambda _, permit=permit: permit.abandon())  # type: ignore[misc]
+
+    async def _define(self) -> None:
+        """Wait for its models to answer, and have the backend know what orders will name."""
+        self._serving = True
+        spec = await self._serve(self.job.spec)
+        self._serving = False
+        self.definition = Definition.of(spec, self.job.folder, self.definition.plug_ins)
+        self._engine.define(self.definition)
+        self._defined = True
 
     async def _batches(self) -> AsyncGenerator[Batch, None]:
         """What the source gives, until it ends or the job is stopped; a list is planned in any case."""

@@ -11,7 +11,6 @@ from deskroll.events import (
     BatchPlanned,
     EpisodeSealed,
     Event,
-    RunStopping,
     StageEntered,
     WaitChanged,
 )
@@ -107,6 +106,3 @@ def test_counts_come_from_events() -> None:
     assert standing.retried == {"model": 1}
     assert (standing.tokens, standing.cost_usd, standing.unpriced) == (17, 0.5, 1)
     assert standing.seconds == {"model": 3.0}
-    assert state.unstarted == 1
-    assert not state.stopping
-    assert state_after(RunStopping()).stopping
