@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import deskroll
-from deskroll.models.scripted import Script, ScriptedServer
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
 ANSWERS = "replies:\n  - turns: [{text: '42'}]\n"
@@ -125,20 +126,67 @@ def test_in_a_thread(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "3/3 done" in capfd.readouterr().err
 
 
-async def test_the_pages_examples_run(place: Path) -> None:
+ASIDE = """
+import pathlib, threading, time
+import deskroll
+
+def go():
+    if {late}:
+        threading.main_thread().join()
+    tasks = [{{"id": f"t{{n}}", "question": "6*7?", "answer": "42"}} for n in range(4)]
+    options = {{"backend": "inline", "num_rollouts": 1, "run_id": "one", "progress": False}}
+    print(len(deskroll.run(tasks, env="math", model="scripted:answers.yaml", **options)), "are done")
+
+threading.Thread(target=go).start()
+while not {late} and not pathlib.Path("results/one/run.json").exists():
+    time.sleep(0.01)
+"""
+
+
+def aside(*, late: bool = False) -> subprocess.Popen[str]:
+    """A program that runs something in a thread, and whose main thread ends: under it, or before it has begun."""
+    command = [sys.executable, "-c", ASIDE.format(late=late)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_run_in_a_thread_outlasts_the_main_one(place: Path) -> None:
+    (place / "answers.yaml").write_text(f"latency: 0.3\n{ANSWERS}")
+    with aside() as program:
+        out, err = program.communicate(timeout=120)
+    assert (program.returncode, out, err) == (0, "4 are done\n", "")
+
+
+def test_ctrl_c_ends_a_run_that_outlasts_the_main_thread(place: Path) -> None:
+    (place / "answers.yaml").write_text(f"latency: 3600\n{ANSWERS}")
+    with aside() as program:
+        wait_until(lambda: list(place.glob("results/one/episodes/eval/0/t0/0/1")), "an attempt is under way")
+        for _ in range(20):  # the first may come while the main thread still looks
+            program.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                out, err = program.communicate(timeout=6)
+                break
+        else:
+            program.kill()
+    assert "are done" not in out
+    assert "KeyboardInterrupt" in err
+
+
+def test_a_run_that_begins_after_the_main_thread_has_ended_is_refused(place: Path) -> None:
+    with aside(late=True) as program:
+        _, err = program.communicate(timeout=120)
+    assert err.strip().endswith("have it join this one")
+    assert not (place / "results").exists()
+
+
+def test_the_pages_examples_run(place: Path) -> None:
     page = (ROOT / "docs" / "python.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 3
     told = ""
-    async with ScriptedServer(Script.parse({"replies": [{"turns": [{"text": "42"}]}]})) as server:
-        for block in blocks:
-            code = block.replace("http://127.0.0.1:8999/v1", server.url)
-            ran = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", code, cwd=place, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-            )
-            out, err = await asyncio.wait_for(ran.communicate(), 120)
-            assert ran.returncode == 0, err.decode()
-            told += out.decode()
+    for block in blocks:
+        ran = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, timeout=120, check=False)
+        assert ran.returncode == 0, ran.stderr
+        told += ran.stdout
     assert "product 1.0 " in told
     assert len(re.findall(r"^train 0 q\d \[", told, re.MULTILINE)) == 4
     assert len(re.findall(r"^baseline q\d \d\.\d$", told, re.MULTILINE)) == 4

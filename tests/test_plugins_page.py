@@ -55,6 +55,28 @@ def test_the_action_space_and_the_observation(deskroll: Commands, env: dict[str,
     assert "keys.py has changed" in refused.err
 
 
+@pytest.mark.parametrize(
+    ("page", "kind", "name", "task"),
+    [
+        ("environments", "env", "SafeEnv", {"id": "t", "question": "Open the safe.", "number": 7}),
+        (
+            "environments",
+            "env",
+            "ShellEnv",
+            {"id": "t", "question": "Make ~/done.", "check": "test -d ~/done && echo yes"},
+        ),
+        ("agents", "agent", "PointerAgent", {"id": "t", "question": "Click."}),
+    ],
+)
+def test_examples_of_other_pages(tmp_path: Path, page: str, kind: str, name: str, task: dict[str, object]) -> None:
+    text = (Path(__file__).parents[1] / "docs" / f"{page}.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "mine.py").write_text(next(block for block in blocks if f"class {name}(" in block))
+    (tmp_path / "t.jsonl").write_text(json.dumps(task))
+    code, said = suite(kind, f"{tmp_path}/mine.py:{name}", more=("--plugin-tasks", f"{tmp_path}/t.jsonl"))
+    assert code == 0, said
+
+
 def test_the_model(deskroll: Commands, env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "echo.py").write_text(ECHO)
     code, said = suite("model", f"{tmp_path}/echo.py:EchoModel", more=("--plugin-options", '{"name": "m"}'))

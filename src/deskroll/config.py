@@ -15,7 +15,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
@@ -30,7 +30,24 @@ Keys = tuple[str, ...]
 """Where a value stands in a document; places in a list are written as numbers."""
 
 
-class Settings(BaseModel):
+if TYPE_CHECKING:  # the metaclass has no public name, and would hide what a class is made with
+    _Base = BaseModel
+else:
+
+    class _Checked(type(BaseModel)):
+        """Settings that are made in Python say what is wrong as those of a file do."""
+
+        def __call__(cls, *args, **fields):
+            try:
+                return super().__call__(*args, **fields)
+            except ValidationError as error:
+                raise _wrong(cls, _Document(cls.__name__, fields), error) from None
+
+    class _Base(BaseModel, metaclass=_Checked):
+        pass
+
+
+class Settings(_Base):
     """Base of every settings model: frozen, and a field it does not know is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,8 +78,12 @@ def _validate(model_cls: type[Model], document: _Document) -> Model:
     try:
         return model_cls.model_validate(document.data)
     except ValidationError as error:
-        mistakes = [_mistake(model_cls, document, details) for details in _first(error.errors(include_url=False))]
-        raise ConfigError("\n".join(dict.fromkeys(mistakes))) from None
+        raise _wrong(model_cls, document, error) from None
+
+
+def _wrong(model_cls: type[BaseModel], document: _Document, error: ValidationError) -> ConfigError:
+    mistakes = [_mistake(model_cls, document, details) for details in _first(error.errors(include_url=False))]
+    return ConfigError("\n".join(dict.fromkeys(mistakes)))
 
 
 def _first(errors: list[ErrorDetails]) -> list[ErrorDetails]:

@@ -69,8 +69,14 @@ class LimitsChanged(Occurrence, frozen=True, kw_only=True, tag="limits.changed")
 
 
 class JobStarted(OfJob, frozen=True, kw_only=True, tag="job.started"):
-    """A job begins: so many episodes are to have an outcome; `done` of them have one from earlier starts."""
+    """A job begins."""
 
+
+class BatchPlanned(OfJob, frozen=True, kw_only=True, tag="batch.planned"):
+    """Tasks of a job were planned: so many episodes are to have an outcome; `done` of them have one already."""
+
+    first: bool = True
+    """Whether the job has planned nothing of this round before: what an earlier job did is in these numbers."""
     episodes: int
     done: int = 0
     scored: int = 0
@@ -409,7 +415,7 @@ class EventsSkipped(Occurrence, frozen=True, kw_only=True, tag="events.skipped")
 
 
 Event = (
-    RunOpened | RunStopping | RunClosed | LimitsChanged | JobStarted | JobEnded | GroupBegun | GroupEnded
+    RunOpened | RunStopping | RunClosed | LimitsChanged | JobStarted | BatchPlanned | JobEnded | GroupBegun | GroupEnded
     | AttemptStarted | StageEntered | WaitChanged | AttemptEnded | AttemptDropped | AttemptRetried
     | EpisodeSealed | EpisodeStalled | EpisodeUnclosed
     | ModelAnswered | ModelRetried | ModelFailed | EndpointSilent | EndpointAnswering | EndpointChanged

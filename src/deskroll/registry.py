@@ -135,9 +135,8 @@ class Registry:
             return Entry(name, name)
         if name.endswith(SUFFIX):
             raise InputError(f"{kind} {name!r} is a file: say what of it, {name}:Attribute")
-        own = next((entry for entry in self._table.get(kind, ()) if entry.name == name), None)
-        if own is not None:  # without a look at what is installed, which takes milliseconds
-            return own
+        if own := [entry for entry in self._table.get(kind, ()) if entry.name == name]:
+            return own[0]  # at once: to look for plug-ins reads the metadata of every package that is installed
         entries = self.entries(kind)
         found = [entry for entry in entries if entry.name == name]
         if not found:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import re
 import signal
 import sys
 from collections import Counter
@@ -15,10 +17,14 @@ from typing import Any
 
 import psutil
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from deskroll.errors import BackendLost, ConfigError, DeskrollError, InputError, ModelError
+from deskroll.events import BatchPlanned, Event, JobStarted
 from deskroll.models.scripted import Script, ScriptedServer
 from deskroll.rollout.config import Resources
+from deskroll.rollout.engine import SPECS
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.job_run import JobRun
@@ -165,6 +171,72 @@ async def test_a_job_that_is_stopped_leaves_the_others_alone(tmp_path: Path, bac
     assert sum(group.resumed for group in again) == len(some)
 
 
+class Told:
+    """A sink that keeps everything."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+
+async def test_a_job_that_is_run_again_counts_once(tmp_path: Path) -> None:
+    odd = Script.parse({"replies": [{"when": "(1)", "turns": [{"text": "41"}]}, {"turns": [ANSWER]}]})
+    async with opened(tmp_path, odd) as (runtime, server):
+        for _ in range(2):
+            await groups_of(runtime.run(Job("train", questions(3), spec_of(server), group_size=2)))
+            standing = runtime.status().standing
+            assert (standing.planned, standing.done, standing.before) == (6, 6, 0)
+            assert (standing.scored, standing.successes, standing.score_sum) == (6, 4, 4.0)
+        await groups_of(runtime.run(Job("train", questions(3), spec_of(server), round=1)))
+        assert (runtime.status().standing.planned, runtime.status().standing.done) == (9, 9), "rounds add up"
+    async with opened(tmp_path) as (runtime, server):
+        await groups_of(runtime.run(Job("train", questions(3), spec_of(server), group_size=2)))
+        standing = runtime.status().standing
+    assert (standing.planned, standing.done, standing.before, standing.successes) == (6, 6, 6, 4)
+
+
+async def test_a_job_begins_once_however_many_batches_it_has(tmp_path: Path) -> None:
+    async def source() -> AsyncIterator[Batch]:
+        for n in range(4):
+            yield Batch(tasks=(questions(4)[n],), round=n // 2)
+
+    told = Told()
+    resources = Resources(backend="inline")
+    async with (
+        ScriptedServer(script(ANSWER)) as server,
+        Runtime.open(resources, store=tmp_path / "run", sink=told) as runtime,
+    ):
+        await groups_of(runtime.run(Job("train", source(), spec_of(server))))
+        standing = runtime.status().standing
+    assert [(each.phase, each.round) for each in told.events if isinstance(each, JobStarted)] == [("train", 0)]
+    planned = [(each.round, each.first, each.episodes) for each in told.events if isinstance(each, BatchPlanned)]
+    assert planned == [(0, True, 1), (0, False, 1), (1, True, 1), (1, False, 1)]
+    assert (standing.planned, standing.done) == (4, 4)
+
+
+@BACKENDS
+async def test_specs_that_no_job_has_any_more_are_forgotten(tmp_path: Path, backend: str) -> None:
+    def job(server: ScriptedServer, number: int, name: str = "train") -> Job:
+        return Job(name, questions(1), spec_of(server, model={"timeout": 60 + number}), round=number)
+
+    def clients(runtime: Runtime) -> int:
+        return sum(len(each.vitals.endpoints) for each in runtime.status().workers)
+
+    feed, number = Feed(), SPECS + 8
+    async with opened(tmp_path, backend=backend, workers=1) as (runtime, server):
+        lasting = runtime.run(Job("lasting", feed, spec_of(server)))
+        for n in range(number):
+            assert len(await groups_of(runtime.run(job(server, n)))) == 1
+        await until(lambda: SPECS - 2 <= clients(runtime) <= SPECS, "clients of the last ones are open, and no others")
+        assert len(await groups_of(runtime.run(job(server, 0, "again")))) == 1, "the first is defined anew"
+        feed.put(questions(1), 0)
+        feed.end()
+        assert len(await groups_of(lasting)) == 1, "its own was kept all the time"
+    assert len(Run.open(tmp_path / "run").outcomes()) == number + 2
+
+
 async def test_a_job_that_is_left_is_cancelled(tmp_path: Path) -> None:
     async with opened(tmp_path, script(ANSWER, latency=0.02)) as (runtime, server):
         async for group in runtime.run(Job("train", questions(30), spec_of(server))):
@@ -184,9 +256,10 @@ async def test_a_job_that_fails_leaves_the_others_alone(tmp_path: Path, backend:
         (tmp_path / "mine.py").write_text("raise RuntimeError('too late')\n")
         with pytest.raises(ConfigError, match="has changed since the run began"):
             await groups_of(failing)
-        forbidden = spec_of(server, model={"base_url": "http://127.0.0.1:9/v1", "retries": 0})
-        with pytest.raises(ModelError, match="in a row failed by the model's server"):
-            await groups_of(runtime.run(Job("baseline", questions(60), forbidden)))
+        async with TestServer(web.Application()) as empty:  # it lists no models, and answers nothing
+            failing_model = spec_of(server, model={"base_url": str(empty.make_url("/v1")), "retries": 0})
+            with pytest.raises(ModelError, match="refused: status 404"):
+                await groups_of(runtime.run(Job("baseline", questions(60), failing_model)))
         assert len(await groups_of(other)) == 20
         assert (runtime.engine.limits.groups.used, runtime.engine.limits.episodes.used) == (0, 0), "none is kept"
 
@@ -256,9 +329,57 @@ async def test_a_changed_task_is_not_taken_for_the_one_that_was_run(tmp_path: Pa
     async with opened(tmp_path) as (runtime, server):
         await groups_of(runtime.run(Job("train", questions(2), spec_of(server))))
         changed = questions(2, domain="other")
-        with pytest.raises(InputError, match="task 'task-0' of job 'train', round 0, has changed since it was run"):
+        said = r"job 'train', round 0, cannot go on as it was begun:\n  task 'task-0' has changed\n  task 'task-1'"
+        with pytest.raises(InputError, match=said):
             await groups_of(runtime.run(Job("train", changed, spec_of(server))))
         assert len(await groups_of(runtime.run(Job("train", changed, spec_of(server), round=1)))) == 2
+
+
+async def test_a_round_goes_on_with_the_spec_that_it_was_begun_with(tmp_path: Path) -> None:
+    def job(server: ScriptedServer, *, round_: int = 0, **fields: Any) -> Job:
+        return Job("train", questions(2), spec_of(server, **fields), round=round_)
+
+    async with opened(tmp_path) as (runtime, server):
+        assert len(await groups_of(runtime.run(job(server, model={"temperature": 1.0, "timeout": 50})))) == 2
+        assert len(await groups_of(runtime.run(job(server, round_=1, model={"temperature": 0.5})))) == 2
+    async with opened(tmp_path) as (runtime, server):  # at another address, which changes nothing
+        others = job(server, model={"temperature": 0.5, "name": "other"}, limits={"max_turns": 7})
+        said = (
+            "job 'train', round 0, cannot go on as it was begun:\n  limits.max_turns was 50 and is 7\n"
+            "  model.name was 'scripted' and is 'other'\n  model.temperature was 1.0 and is 0.5\n"
+        )
+        with pytest.raises(InputError, match=re.escape(said)):
+            await groups_of(runtime.run(others))
+        patient = job(server, model={"temperature": 1.0, "retries": 9}, retries={"backoff": 0.02})
+        assert [group.resumed for group in await groups_of(runtime.run(patient))] == [True, True]
+        again = await groups_of(runtime.run(job(server, round_=1, model={"temperature": 0.5})))
+        assert [group.resumed for group in again] == [True, True]
+        assert [group.resumed for group in await groups_of(runtime.run(others, force=True))] == [True, True]
+        with pytest.raises(InputError, match=r"model\.name was 'other' and is 'scripted'"):
+            await groups_of(runtime.run(patient))
+    assert Run.open(tmp_path / "run").verify() == []
+
+
+async def test_a_round_goes_on_with_the_code_that_it_was_begun_with(tmp_path: Path) -> None:
+    code = "from deskroll.agents.noop import NoopAgent\n\n\nclass Mine(NoopAgent):\n    pass\n"
+    file = tmp_path / "mine.py"
+    for wanted, told in (("", ""), ("# other\n", "mine.py has changed")):
+        file.write_text(code + wanted)
+        async with opened(tmp_path) as (runtime, server):
+            run = runtime.run(Job("eval", questions(1), spec_of(server, agent=f"{file}:Mine")))
+            with pytest.raises(InputError, match=told) if told else contextlib.nullcontext():
+                await groups_of(run)
+
+
+async def test_what_has_no_outcome_yet_may_change(tmp_path: Path) -> None:
+    async with opened(tmp_path, script(ANSWER, latency=3600.0)) as (runtime, server):
+        run = runtime.run(Job("train", questions(2), spec_of(server)))
+        await until(lambda: len(runtime.engine.running) == 2, "they run")
+        await run.cancel()
+    async with opened(tmp_path) as (runtime, server):
+        other = spec_of(server, model={"name": "other"})
+        groups = await groups_of(runtime.run(Job("train", questions(2), other)))
+    assert {each.model for group in groups for each in group.episodes} == {"other"}
 
 
 async def test_what_could_never_run_is_refused(tmp_path: Path) -> None:
@@ -268,9 +389,131 @@ async def test_what_could_never_run_is_refused(tmp_path: Path) -> None:
         assert len(await groups_of(runtime.run(Job("eval", questions(1), spec_of(server))))) == 1
         with pytest.raises(ConfigError, match="source is a str; give a list of tasks"):
             Job("eval", "tasks.jsonl", spec_of(server))  # type: ignore[arg-type]
-        unserved = EpisodeSpec.model_validate({"env": "math", "model": {"name": "scripted:answers.yaml"}})
-        with pytest.raises(ConfigError, match="which nobody serves here"):
-            runtime.run(Job("eval", questions(1), unserved, round=1))
+
+
+class ListingServer:
+    """Lists the models that it has, or keeps everybody waiting for the list; counts who asks, and who is there."""
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self.asked = self.waiting = 0
+        self._hangs = hangs
+
+    async def _list(self, request: web.Request) -> web.Response:
+        self.asked += 1
+        self.waiting += 1
+        try:
+            if self._hangs:
+                await asyncio.sleep(3600)
+        finally:
+            self.waiting -= 1
+        return web.json_response({"data": [{"id": "mine"}]})
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        return web.json_response({"choices": [{"message": {"content": "42"}, "finish_reason": "stop"}]})
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[str]:
+        app = web.Application()
+        app.router.add_get("/v1/models", self._list)
+        app.router.add_post("/v1/chat/completions", self._answer)
+        async with TestServer(app, handler_cancellation=True) as server:
+            yield str(server.make_url("/v1"))
+
+
+@BACKENDS
+async def test_a_script_is_served_for_whoever_names_it(tmp_path: Path, backend: str) -> None:
+    (tmp_path / "answers.yaml").write_text("replies:\n  - turns: [{text: '42'}]\n")
+    model = {"name": f"scripted:{tmp_path}/answers.yaml"}
+    async with Runtime.open(Resources(backend=backend, workers=1), store=tmp_path / "run") as runtime:
+        for round_ in range(2):
+            job = Job("train", questions(2), EpisodeSpec(env="math", model=model), round=round_)
+            groups = await groups_of(runtime.run(job))
+            assert {each.score.value for group in groups for each in group.episodes} == {1.0}
+        await until(lambda: runtime.status().endpoints, "the worker tells whom it asks")
+        assert len({each.url for each in runtime.status().endpoints}) == 1, "the same server"
+        assert job.spec.model.base_url == ""
+
+
+async def test_a_job_takes_plain_objects_as_a_file_has_them(tmp_path: Path) -> None:
+    tasks = [{"id": "a", "question": "What is 6*7?", "answer": "42"}, *questions(1)]
+    async with opened(tmp_path) as (runtime, server):
+        spec = {"env": "math", "model": {"name": "scripted", "base_url": server.url}}
+        groups = await groups_of(runtime.run(Job("eval", tasks, spec)))
+    assert {group.task.id: group.episodes[0].score.value for group in groups} == {"a": 1.0, "task-0": 1.0}
+    with pytest.raises(InputError, match="task 1: task 'b': question"):
+        Job("eval", [*questions(1), {"id": "b"}], spec)
+    with pytest.raises(ConfigError, match=r"^job 'eval': spec: modle: there is no such field; did you mean model\?"):
+        Job("eval", tasks, {"modle": {}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "said"),
+    [
+        (EpisodeSpec, {"modle": "x"}, "EpisodeSpec: modle: there is no such field; did you mean model?"),
+        (EpisodeSpec, {"model": {"nam": "x"}}, "EpisodeSpec: model.nam: there is no such field; did you mean name?"),
+        (EpisodeSpec, {"limits": {"max_turns": 0}}, "EpisodeSpec: limits.max_turns: input should be greater than"),
+        (Resources, {"num_vm": 3}, "Resources: num_vm: there is no such field; did you mean num_vms?"),
+        (Resources, {"reserved": {"eval": 9}}, "Resources: reserved asks for 9, and num_rollouts is 5"),
+    ],
+)
+def test_what_is_wrong_is_told_as_of_a_file(kind: type[Any], fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
+        kind(**fields)
+
+
+async def test_a_model_is_asked_once_whether_it_answers(tmp_path: Path) -> None:
+    listing = ListingServer()
+    async with listing.served() as url, opened(tmp_path) as (runtime, server):
+        jobs = [
+            Job(name, questions(1), spec_of(server, model={"name": "mine", "base_url": url, "temperature": heat}))
+            for name, heat in (("a", 0.0), ("b", 1.0), ("c", 0.5))
+        ]
+        await asyncio.gather(*(groups_of(runtime.run(job)) for job in jobs[:2]))
+        await groups_of(runtime.run(jobs[2]))
+    assert listing.asked == 1
+    stored = [run.attempt(each.key, each.attempt) for run in [Run.open(tmp_path / "run")] for each in run.outcomes()]
+    assert len(stored) == 3
+
+
+async def test_a_job_whose_model_cannot_be_asked_ends_before_anything_is_started(tmp_path: Path) -> None:
+    async with opened(tmp_path, script(ANSWER, latency=0.02), provider="sim", num_vms=1) as (runtime, server):
+        other = runtime.run(Job("eval", questions(9), spec_of(server)))
+        dead = spec_of(server, env="osworld", model={"base_url": "http://127.0.0.1:9/v1"})
+        with pytest.raises(ConfigError, match=r"^model: .* no connection: .*; set OPENAI_BASE_URL"):
+            await groups_of(runtime.run(Job("train", questions(1, **DESKTOP), dead)))
+        judged = spec_of(server, judge={"name": "scripted:nowhere.yaml"})
+        with pytest.raises(ConfigError, match=r"judge\.name is .*'nowhere\.yaml' is not a file"):
+            await groups_of(runtime.run(Job("train", questions(1), judged)))
+        limited = spec_of(server, limits={"max_cost_usd": 1.0})
+        with pytest.raises(ConfigError, match=r"limits\.max_cost_usd is set, .*: set model\.price, too"):
+            await groups_of(runtime.run(Job("train", questions(1), limited)))
+        unasked = spec_of(server, agent="noop", model={"base_url": "http://127.0.0.1:9/v1"})
+        assert len(await groups_of(runtime.run(Job("none", questions(1), unasked)))) == 1
+        assert len(await groups_of(other)) == 9
+        assert runtime.status().pool is None
+    assert {each.phase for each in Run.open(tmp_path / "run").index.planned} == {"eval", "none"}
+
+
+async def test_a_job_that_is_cancelled_while_its_model_is_asked_leaves_nothing(tmp_path: Path) -> None:
+    listing = ListingServer(hangs=True)
+    async with listing.served() as url:
+        async with opened(tmp_path) as (runtime, server):
+            spec = spec_of(server, model={"name": "mine", "base_url": url})
+            run = runtime.run(Job("train", questions(1), spec))
+            await until(lambda: listing.waiting, "it is asked")
+            await asyncio.wait_for(run.cancel(), 5)
+            assert not runtime.engine.jobs
+            stopped = runtime.run(Job("train", questions(1), spec_of(server, model={"name": "other", "base_url": url})))
+            await until(lambda: listing.asked == 2, "another one is asked")
+            stopped.stop()
+            assert await asyncio.wait_for(groups_of(stopped), 5) == []
+            stopped_at_once = runtime.run(Job("train", questions(1), spec))
+            stopped_at_once.stop()
+            assert await asyncio.wait_for(groups_of(stopped_at_once), 5) == []
+            assert len(await groups_of(runtime.run(Job("train", questions(1), spec_of(server))))) == 1
+        await until(lambda: not listing.waiting, "nobody asks any more")
+    assert listing.asked == 2
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("model ")]
 
 
 async def test_the_end_of_all_workers_ends_a_job_that_only_waits(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from deskroll.conduct.view import line, status_view
 from deskroll.desktops.pool.meter import NOTHING_LIMITS
 from deskroll.errors import FailureClass
-from deskroll.events import EpisodeSealed, JobStarted
+from deskroll.events import BatchPlanned, EpisodeSealed
 from deskroll.host.console import PlainConsole
 from deskroll.models.base import EndpointLoad
 from deskroll.rollout.backends import WorkerStatus
@@ -26,7 +26,7 @@ POOL = "desktops: 96% of waiting is for a free one: more desktops would help"
 
 def standing(planned: int) -> Standing:
     tally = Tally()
-    tally.begin(JobStarted(phase="eval", round=0, episodes=planned))
+    tally.plan(BatchPlanned(phase="eval", round=0, episodes=planned))
     return tally.standing()
 
 
@@ -78,7 +78,7 @@ def test_a_server_that_answers_does_not_limit_by_hanging(stages: dict[str, int],
 
 def test_a_run_in_which_nothing_was_scored_has_something_left_to_do() -> None:
     tally = Tally()
-    tally.begin(JobStarted(phase="eval", round=0, episodes=2))
+    tally.plan(BatchPlanned(phase="eval", round=0, episodes=2))
     for task in ("t", "u"):
         key = EpisodeKey(phase="eval", round=0, task=task, sample=0)
         tally.seal(EpisodeSealed(key=key, attempt=1, failure=FailureClass.DESKTOP))

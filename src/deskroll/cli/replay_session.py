@@ -16,13 +16,13 @@ from deskroll.cli.options import print_json
 from deskroll.conduct.console import stderr
 from deskroll.conduct.interrupts import Interrupts
 from deskroll.conduct.log_lines import LogLines
-from deskroll.conduct.models import answering_models
 from deskroll.conduct.view import Progress
 from deskroll.errors import InputError, NoDesktop, plain
 from deskroll.export.difference import side_by_side
 from deskroll.export.output import writing
 from deskroll.export.pictures import open_image
 from deskroll.report.words import counted
+from deskroll.rollout.models import Models
 from deskroll.rollout.openfiles import raise_open_files
 from deskroll.rollout.replay import BEGINNING, Compared, Comparison, Source, compare_attempts
 from deskroll.rollout.session import Session
@@ -38,7 +38,8 @@ async def conduct(source: Source, tolerance: float, output: Path | None, *, scor
         interrupts = stack.enter_context(Interrupts(console))  # first, so that no signal leaves the folder behind
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="deskroll-replay-"))
         stack.enter_context(LogLines(console))
-        config = await stack.enter_async_context(answering_models(source.replay_config(folder, score=score)))
+        models = await stack.enter_async_context(Models())
+        config = await models.answering(source.replay_config(folder, score=score))
         try:
             async with Session.open(config, [source.task]) as session:
                 async with Progress(console, session.status).shown():

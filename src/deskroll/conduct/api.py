@@ -15,9 +15,9 @@ from deskroll.importing import refuse_while_importing
 from deskroll.models.settings import ModelSettings, load_env
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.job import read_tasks
 from deskroll.rollout.loading import check_run, load_run, resume_run
 from deskroll.store import Run
-from deskroll.tasks import parse_task
 from deskroll.types import Episode, Task
 
 
@@ -81,19 +81,13 @@ def _read(
         raise ConfigError("tasks are given as they are: choose among them there; tasks, limit and only are for files")
     if isinstance(tasks, Mapping):
         raise InputError("tasks are a list; for a single one write [task]")
-    loaded = [_task(each, number) for number, each in enumerate(tasks)]
+    loaded = read_tasks(tasks)
     if not loaded:
         raise InputError("no tasks are given")
     if twice := [name for name, number in Counter(task.id for task in loaded).items() if number > 1]:
         raise InputError(f"task {plain(twice[0])!r} is given twice; ids must be unique, and group_size runs each often")
     config = check(RunConfig, settings, "deskroll.run")
     return resume_run(resume, overrides, loaded) if resume else ("", *check_run(config, loaded))
-
-
-def _task(given: object, number: int) -> Task:
-    if isinstance(given, Task):
-        return given
-    return parse_task(dict(given) if isinstance(given, Mapping) else given, f"task {number}")
 
 
 def _line(episode: Episode) -> str:

@@ -17,7 +17,6 @@ from rich.console import Console
 from deskroll.conduct.console import stderr
 from deskroll.conduct.interrupts import Interrupts
 from deskroll.conduct.log_lines import LogLines
-from deskroll.conduct.models import answering_models
 from deskroll.conduct.program import program
 from deskroll.conduct.view import Progress
 from deskroll.errors import DeskrollError, InputError, NoDesktop, StoreError
@@ -25,6 +24,8 @@ from deskroll.report import terminal
 from deskroll.report.results import Results
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.main_thread import outlasting_main_thread
+from deskroll.rollout.models import Models
 from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files
 from deskroll.rollout.preparing import unjudged
 from deskroll.rollout.session import Session
@@ -65,8 +66,9 @@ async def conduct(
     if root:
         _refuse_live(root)
     async with AsyncExitStack() as stack:
+        stack.enter_context(outlasting_main_thread())
         interrupts = stack.enter_context(Interrupts(console))
-        config = await stack.enter_async_context(answering_models(config))
+        config = await (await stack.enter_async_context(Models())).answering(config)
         if not quiet:
             stack.enter_context(LogLines(console))
         if blind := unjudged(config, tasks):

@@ -205,13 +205,23 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     ]
 
 
+def decisive(settings: dict[str, Any]) -> dict[str, Any]:
+    """Of settings those that decide outcomes."""
+
+    def within(name: str, value: dict[str, Any]) -> dict[str, Any]:
+        return {each: value[each] for each in value.keys() - _FREE_WITHIN.get(name, frozenset())}
+
+    kept = {name: value for name, value in settings.items() if name not in FREE}
+    return {name: within(name, value) if isinstance(value, dict) else value for name, value in kept.items()}
+
+
 def _compared(before: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     rows: list[tuple[str, Any, Any]] = []
-    for name in sorted({*before, *now} - FREE):
+    before, now = decisive(before), decisive(now)
+    for name in sorted({*before, *now}):
         old, new = before.get(name), now.get(name)
         if isinstance(old, dict) and isinstance(new, dict):
-            free = _FREE_WITHIN.get(name, frozenset())
-            rows.extend((f"{name}.{each}", old.get(each), new.get(each)) for each in sorted({*old, *new} - free))
+            rows.extend((f"{name}.{each}", old.get(each), new.get(each)) for each in sorted({*old, *new}))
         else:
             rows.append((name, old, new))
     return rows

@@ -1,12 +1,14 @@
 """What a process runs episodes with: `ProcessContext` for all of them, `EpisodeContext` for those of one spec.
 
 Owned once a process: the storage, the pool's client, the models' clients. Guarantees: a desktop that is handed out goes
-back to its pool, however the episode ends; specs that ask the same model ask it through one client.
+back to its pool, however the episode ends; specs that ask the same model ask it through one client, which is closed
+once none of them is left and another one comes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -44,6 +46,8 @@ from deskroll.rollout.traces import Traces
 from deskroll.store import AttemptWriter, Storage, paths
 from deskroll.types import Stage, Tool, ToolRequest
 
+_log = logging.getLogger(__name__)
+
 
 class Leases(Protocol):
     """Whoever hands out desktops: a pool in this process, or a client of one elsewhere."""
@@ -60,7 +64,6 @@ class ProcessContext:
     def __init__(
         self,
         setup: WorkerSetup,
-        stack: AsyncExitStack,
         leases: Leases | None,
         sink: EventSink | None = None,
         *,
@@ -71,8 +74,10 @@ class ProcessContext:
         self.leases = leases
         self.sink = guarded(sink)
         self.show_traces = show_traces
-        self._stack = stack
-        self._clients: dict[tuple[str, str, type[ModelPlugin]], ModelPlugin] = {}
+        self._clients: dict[tuple[str, str, type[ModelPlugin]], tuple[ModelPlugin, AsyncExitStack]] = {}
+        """Each with what closes it."""
+        self._env_kinds: set[type[Env]] = set()
+        """Those of contexts that were forgotten."""
         self._definitions: dict[str, Definition] = {}
         self._contexts: dict[str, EpisodeContext] = {}
         self._opening = asyncio.Lock()
@@ -93,7 +98,8 @@ class ProcessContext:
             if leases is None and setup.pool:
                 client = PoolClient(setup.pool, wait=setup.pool_wait, plan=setup.plan)
                 leases = await stack.enter_async_context(client)
-            context = cls(setup, stack, leases, sink, show_traces=show_traces)
+            context = cls(setup, leases, sink, show_traces=show_traces)
+            stack.push_async_callback(context._close_unused)
             stack.push_async_callback(context.close_shared)
             yield context
 
@@ -106,29 +112,54 @@ class ProcessContext:
         if (context := self._contexts.get(digest)) is not None:
             return context
         async with self._opening:
-            if digest not in self._contexts:
-                try:
-                    self._contexts[digest] = await EpisodeContext.open(self._definitions[digest], self)
-                except DeskrollError as error:
-                    raise ConfigError(str(error)) from error
-        return self._contexts[digest]
+            if (context := self._contexts.get(digest)) is not None:
+                return context
+            if (definition := self._definitions.get(digest)) is None:
+                raise ConfigError("what this is made of was forgotten: its job has ended")
+            try:
+                context = await EpisodeContext.open(definition, self)
+            except DeskrollError as error:
+                raise ConfigError(str(error)) from error
+            if digest in self._definitions:
+                self._contexts[digest] = context
+            try:
+                await self._close_unused()
+            except Exception:  # noqa: BLE001  (it is another spec's, and must not end an attempt of this one)
+                _log.exception("a model that nobody asks any more could not be closed")
+        return context
+
+    def forget(self, digest: str) -> None:
+        """Let go of a spec; clients that no other one uses are closed when the next one is opened."""
+        self._definitions.pop(digest, None)
+        if (context := self._contexts.pop(digest, None)) is not None:
+            self._env_kinds.update(context.env_kinds)
 
     async def client(self, settings: ModelSettings, key: str, kind: type[ModelPlugin]) -> ModelPlugin:
         """The client of a model, the same for all that ask it, however they sample."""
         name = (settings.model_dump_json(exclude={"api_key", *SAMPLING}), key, kind)
         if name not in self._clients:
-            self._clients[name] = await self._stack.enter_async_context(
-                kind(settings, sink=self.sink, silent_after=self.setup.notice_after)
-            )
-        return self._clients[name]
+            stack = AsyncExitStack()
+            client = kind(settings, sink=self.sink, silent_after=self.setup.notice_after)
+            self._clients[name] = (await stack.enter_async_context(client), stack)
+        return self._clients[name][0]
+
+    async def _close_unused(self) -> None:
+        used = [client for context in self._contexts.values() for client in context.models]
+        async with AsyncExitStack() as closing:
+            for name, (client, stack) in list(self._clients.items()):
+                if client not in used:
+                    del self._clients[name]
+                    closing.push_async_callback(stack.aclose)
 
     def endpoints(self) -> tuple[EndpointLoad, ...]:
         """How the models' servers do."""
-        return tuple(client.load() for client in self._clients.values())
+        return tuple(client.load() for client, _ in self._clients.values())
 
     async def close_shared(self) -> None:
         """End what environments share among the attempts of this process."""
-        for kind in {kind for context in self._contexts.values() for kind in context.env_kinds}:
+        for digest in list(self._contexts):
+            self.forget(digest)
+        for kind in self._env_kinds:
             await kind.close_shared()
 
 
@@ -169,6 +200,11 @@ class EpisodeContext:
             context = cls(spec, process, model, judge, definition.folder)
         context.traces = Traces.of_spec(definition, whole=process.show_traces)
         return context
+
+    @property
+    def models(self) -> tuple[ModelPlugin, ModelPlugin]:
+        """The clients that it asks."""
+        return self._model, self._judge
 
     @property
     def env_kinds(self) -> list[type[Env]]:

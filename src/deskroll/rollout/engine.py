@@ -23,10 +23,13 @@ from deskroll.rollout.deaths import HEARD_S, Deaths
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.orders import AttemptName, Order
 from deskroll.rollout.retry import acquit, doubt, is_evidence
+from deskroll.rollout.spec import Definition
 from deskroll.store import RunStore
 from deskroll.store.journal import Failed, Started
 from deskroll.types import Episode, EpisodeKey, Failure, Record, Score, Stage, StopReason
 
+SPECS = 32
+"""So many specs are kept ready; more only where more jobs run. Those that ran longest ago are forgotten first."""
 _ENDING_S = 10.0
 """How long an attempt may take to end when its job ends under it."""
 
@@ -91,6 +94,8 @@ class Engine:
         self.deaths = Deaths()
         self.jobs: dict[str, RunningJob] = {}
         """Those that run, by their names."""
+        self._specs: dict[str, int] = {}
+        """How many jobs run with each spec that the backend knows, by its digest; the last to come or go is last."""
         self.running: dict[AttemptName, float] = {}
         """Attempts that were handed to the backend, and when."""
         self.on_judged: list[Callable[[Episode, bool], None]] = []
@@ -115,6 +120,19 @@ class Engine:
             self.limits.open(name)
             self.jobs[name] = job
         return not self.stopping
+
+    def define(self, definition: Definition) -> None:
+        """A job is about to order attempts with this."""
+        self._specs[definition.digest] = self._specs.pop(definition.digest, 0) + 1
+        self.backend.define(definition)
+
+    def release(self, definition: Definition) -> None:
+        """A job that ordered attempts with this has ended."""
+        self._specs[definition.digest] = self._specs.pop(definition.digest) - 1
+        idle = [digest for digest, jobs in self._specs.items() if not jobs]
+        for digest in idle[: max(0, len(self._specs) - SPECS)]:
+            del self._specs[digest]
+            self.backend.forget(digest)
 
     def stop(self, *, now: bool = False) -> None:
         """Start nothing more, of any job; `now`: end what runs, too."""

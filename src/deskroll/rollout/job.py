@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncIterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
+from deskroll.config import check
 from deskroll.errors import ConfigError, plain
 from deskroll.rollout.spec import EpisodeSpec
+from deskroll.tasks import parse_task
 from deskroll.types import Record, Task
 
 _LONGEST_NAME = 100
@@ -26,7 +29,15 @@ Source = Sequence[Task] | AsyncIterable[Batch]
 """Where tasks come from: a list, or batches as they come (a polled folder, what a trainer feeds)."""
 
 
-@dataclass(frozen=True)
+def read_tasks(given: Sequence[object]) -> list[Task]:
+    """Tasks that are given in Python: as they are, or as objects as they stand in a file."""
+    return [
+        each if isinstance(each, Task) else parse_task(dict(each) if isinstance(each, Mapping) else each, f"task {n}")
+        for n, each in enumerate(given)
+    ]
+
+
+@dataclass(frozen=True, init=False)
 class Job:
     """What is run; `async for group in runtime.run(job)` yields its groups as they finish."""
 
@@ -45,16 +56,31 @@ class Job:
     folder: str = ""
     """Where the files are that tasks name; empty: the working folder."""
 
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.name) <= _LONGEST_NAME:
-            raise ConfigError(f"a job is called {plain(self.name)!r}; a name has 1 to {_LONGEST_NAME} characters")
-        if isinstance(self.source, str) or not isinstance(self.source, Sequence | AsyncIterable):
+    def __init__(
+        self,
+        name: str,
+        source: Source | Sequence[Task | Mapping[str, Any]],
+        spec: EpisodeSpec | Mapping[str, Any],
+        group_size: int = 1,
+        round: int = 0,
+        priority: int = 0,
+        folder: str = "",
+    ) -> None:
+        """Tasks and the spec may be plain objects, as they stand in a file."""
+        job, given = f"job {plain(name)!r}", cast(object, source)
+        if not 1 <= len(name) <= _LONGEST_NAME:
+            raise ConfigError(f"a job is called {plain(name)!r}; a name has 1 to {_LONGEST_NAME} characters")
+        if isinstance(given, str) or not isinstance(given, Sequence | AsyncIterable):
             raise ConfigError(
-                f"job {plain(self.name)!r}: source is a {type(self.source).__name__}; give a list of tasks "
+                f"{job}: source is a {type(source).__name__}; give a list of tasks "
                 "(deskroll.load_tasks reads a file), or an async iterable of Batch"
             )
-        if self.group_size < 1 or self.round < 0:
+        if group_size < 1 or round < 0:
             raise ConfigError(
-                f"job {plain(self.name)!r}: group_size is {self.group_size} and round is {self.round}; "
-                "allowed: 1 and more, and 0 and more"
+                f"{job}: group_size is {group_size} and round is {round}; allowed: 1 and more, and 0 and more"
             )
+        tasks = read_tasks(source) if isinstance(source, Sequence) else source
+        read = spec if isinstance(spec, EpisodeSpec) else check(EpisodeSpec, spec, f"{job}: spec")
+        self.__dict__.update(
+            name=name, source=tasks, spec=read, group_size=group_size, round=round, priority=priority, folder=folder
+        )

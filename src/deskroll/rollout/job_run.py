@@ -25,7 +25,7 @@ from deskroll.errors import (
     StoreError,
     plain,
 )
-from deskroll.events import AttemptRetried, EpisodeSealed, GroupBegun, GroupEnded, JobEnded
+from deskroll.events import AttemptRetried, EpisodeSealed, GroupBegun, GroupEnded, JobEnded, JobStarted
 from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.engine import Engine, JobStatus
 from deskroll.rollout.group import GroupResult
@@ -34,8 +34,8 @@ from deskroll.rollout.limits import GroupPermit, Ticket
 from deskroll.rollout.orders import AttemptName, Order
 from deskroll.rollout.plan import Group, make_plan
 from deskroll.rollout.retry import Verdict, judge
-from deskroll.rollout.spec import Definition
-from deskroll.rollout.tally import begin_job
+from deskroll.rollout.spec import Definition, EpisodeSpec
+from deskroll.rollout.tally import batch_planned
 from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed
 from deskroll.store.names import name_of
 from deskroll.types import Episode, EpisodeKey
@@ -45,22 +45,30 @@ _NO_MODEL = 20
 """So many attempts in a row (or twice what is in flight) must fail by the model's server for the job to stop."""
 
 
-Prepare = Callable[[Job, Batch], Awaitable[None]]
-"""Checks tasks of a job and makes ready what they need, before they are planned."""
+Prepare = Callable[[Job, Batch], Awaitable[str]]
+"""Checks tasks of a job and makes ready what they need, before they are planned; the digest of the spec, if noted."""
 
 
-async def prepare_nothing(job: Job, batch: Batch) -> None:
+Serve = Callable[[EpisodeSpec], Awaitable[EpisodeSpec]]
+"""The spec with models that answer."""
+
+
+async def prepare_nothing(job: Job, batch: Batch) -> str:
     """For tasks that are ready."""
+    return ""
 
 
-def start_job(engine: Engine, job: Job, prepare: Prepare = prepare_nothing) -> JobRun:
+async def serve_nothing(spec: EpisodeSpec) -> EpisodeSpec:
+    """For models that answer already."""
+    return spec
+
+
+def start_job(engine: Engine, job: Job, prepare: Prepare = prepare_nothing, serve: Serve = serve_nothing) -> JobRun:
     """Start a job: it runs from now on, whether or not somebody looks at what comes of it.
 
     Where the engine was told to stop, it ends at once, and nothing of it is planned.
     """
-    definition = Definition.of(job.spec, job.folder)
-    engine.backend.define(definition)
-    run = JobRun(job, engine, definition.digest, prepare)
+    run = JobRun(job, engine, prepare, serve)
     run.start(skip=not engine.begin(job.name, run))
     return run
 
@@ -68,17 +76,20 @@ def start_job(engine: Engine, job: Job, prepare: Prepare = prepare_nothing) -> J
 class JobRun:
     """Made by `start_job`. `async for group in run` yields each group when it has finished; leaving it cancels."""
 
-    def __init__(self, job: Job, engine: Engine, digest: str, prepare: Prepare) -> None:
+    def __init__(self, job: Job, engine: Engine, prepare: Prepare, serve: Serve) -> None:
         self.job = job
+        self.definition = Definition.of(job.spec, job.folder)
+        """What orders name by its digest: with the code as it is now, and where its models answer, once they do."""
+        self._serving = self._defined = False
         self._engine = engine
-        self._digest = digest
         self._prepare = prepare
+        self._serve = serve
         self._retries = job.spec.retries
         self._results: asyncio.Queue[GroupResult | None] = asyncio.Queue()
         self._earlier: dict[EpisodeKey, Episode] = {}
-        """Outcomes of this job that were there before, where somebody had to look."""
+        """Outcomes of this job that were there before, where somebody had to look, until they are handed out."""
         self._rounds: dict[int, set[str]] = {}
-        """The tasks of each round, as far as they have come."""
+        """The tasks of each round, as far as they have come: as many names as the store's index has of them."""
         self._round = job.round
         self._running: set[AttemptName] = set()
         self._planned = self._done = 0
@@ -114,7 +125,7 @@ class JobRun:
             pass
         store = self._engine.store
         known = {each.key: each for each in await store.outcomes()}
-        planned = [each for each in store.index.planned if each.phase == self.job.name and each.round in self._rounds]
+        planned = [each for round_ in self._rounds for each in store.index.plan(self.job.name, round_).values()]
         return [known[key] for plan in planned for key in plan.keys() if key in known]  # noqa: SIM118  (it is no dict)
 
     @property
@@ -147,6 +158,8 @@ class JobRun:
         """
         if self._task is None or self._task.done():
             return  # another job may have its name by now
+        if self._serving:
+            self._task.cancel()  # its models need not answer any more, and nothing is planned
         self._stopping.set()
         self._engine.limits.close(self.job.name)
         if self._finishing is None:
@@ -179,6 +192,7 @@ class JobRun:
         if skip:
             self._results.put_nowait(None)
         else:
+            self._engine.sink.emit(JobStarted(phase=self.job.name, round=self.job.round))
             self._task = asyncio.create_task(self._carry_out(), name=f"job {self.job.name}")
             self._task.add_done_callback(self._end)  # and not by the task itself, which may be ended before it begins
 
@@ -192,12 +206,16 @@ class JobRun:
 
     def _end(self, task: asyncio.Task[None]) -> None:
         del self._engine.jobs[self.job.name]
+        if self._defined:
+            self._engine.release(self.definition)
         self._engine.sink.emit(JobEnded(phase=self.job.name, round=self._round))
         self._results.put_nowait(None)
         if self._error is not None and not self._iterated:
             _log.error("job %s ended: %s: %s", self.job.name, type(self._error).__name__, plain(str(self._error)))
 
     async def _work(self) -> None:
+        if not self.stopping:  # else it is planned, and no more
+            await self._define()
         async with asyncio.TaskGroup() as work, contextlib.aclosing(self._batches()) as batches:
             async for batch in batches:
                 groups = await self._plan(batch)
@@ -208,6 +226,15 @@ class JobRun:
                         return
                     running = work.create_task(self._run_group(group, batch.round, permit, ticket))
                     running.add_done_callback(lambda _, permit=permit: permit.abandon())  # type: ignore[misc]
+
+    async def _define(self) -> None:
+        """Wait for its models to answer, and have the backend know what orders will name."""
+        self._serving = True
+        spec = await self._serve(self.job.spec)
+        self._serving = False
+        self.definition = Definition.of(spec, self.job.folder, self.definition.plug_ins)
+        self._engine.define(self.definition)
+        self._defined = True
 
     async def _batches(self) -> AsyncGenerator[Batch, None]:
         """What the source gives, until it ends or the job is stopped; a list is planned in any case."""
@@ -235,9 +262,10 @@ class JobRun:
     async def _plan(self, batch: Batch) -> list[Group]:
         """Journal what a batch brings; the groups of which something is left to do."""
         engine, name, samples = self._engine, self.job.name, self.job.group_size
+        first = batch.round not in self._rounds
         self._refuse_twice(batch)
-        await self._prepare(self.job, batch)
-        groups = make_plan(engine.store, name, batch.round, batch.tasks, samples, whole=batch.whole)
+        spec = await self._prepare(self.job, batch)
+        groups = make_plan(engine.store, name, batch.round, batch.tasks, samples, whole=batch.whole, spec=spec)
         self._round = batch.round
         left = [group for group in groups if group.keys]
         todo = {key for group in left for key in group.keys}
@@ -245,7 +273,7 @@ class JobRun:
         before = [outcome for key in done if (outcome := engine.store.index.outcome(key)) is not None]
         self._planned += len(groups) * samples
         self._done += len(before)
-        engine.sink.emit(begin_job(name, batch.round, len(groups) * samples, before))
+        engine.sink.emit(batch_planned(name, batch.round, len(groups) * samples, before, first=first))
         for group in groups:
             if not group.keys:
                 await self._hand_out(group, batch.round, {}, resumed=True)
@@ -391,7 +419,7 @@ class JobRun:
             if self.stopping:  # that may have taken a while
                 return None
             order = Order(
-                key=key, attempt=attempt, task=group.task, spec=self._digest, priority=self.job.priority,
+                key=key, attempt=attempt, task=group.task, spec=self.definition.digest, priority=self.job.priority,
                 isolated=isolated, waited_s=waited,
             )  # fmt: skip
             self._running.add((key, attempt))

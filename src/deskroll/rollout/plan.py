@@ -25,7 +25,7 @@ class Group(Record, frozen=True):
 
 def changed_tasks(index: Index, phase: str, round_: int, tasks: Sequence[Task]) -> list[str]:
     """What of a plan that was journalled before is not as it was: one line for each task."""
-    planned = {each.task: each for each in index.planned if (each.phase, each.round) == (phase, round_)}
+    planned = index.plan(phase, round_)
     known = {task.id: task_digest(task) for task in tasks}
     changed = [
         f"task {name!r} has changed" if name in known else f"task {name!r} is gone"
@@ -64,19 +64,20 @@ def left_to_do(index: Index, phase: str, round_: int, tasks: Sequence[Task], sam
 
 
 def make_plan(
-    store: RunStore, phase: str, round_: int, tasks: Sequence[Task], samples: int, *, whole: bool = True
+    store: RunStore, phase: str, round_: int, tasks: Sequence[Task], samples: int, *, whole: bool = True, spec: str = ""
 ) -> list[Group]:
     """Journal what is planned, take back outcomes that infrastructure spoiled, and return what is left to do.
 
+    `spec`: the digest of what the episodes are made of, where that is noted.
     `whole`: the round has these tasks and no others; what was planned of it before and is not among them is dropped.
     """
-    planned = {each.task: each for each in store.index.planned if (each.phase, each.round) == (phase, round_)}
+    planned = store.index.plan(phase, round_)
     records: list[JournalRecord] = []
     groups = []
     for task in tasks:
         digest = task_digest(task)
         before = planned.get(task.id)
-        if before is None or (before.digest, before.samples) != (digest, samples):
+        if before is None or (before.digest, before.samples, before.spec or spec) != (digest, samples, spec):
             records.append(
                 Planned(
                     phase=phase,
@@ -86,6 +87,7 @@ def make_plan(
                     digest=digest,
                     domain=task.domain,
                     of=len(tasks) if whole else 0,
+                    spec=spec,
                     revised=before is not None,
                 )
             )

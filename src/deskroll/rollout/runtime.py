@@ -1,4 +1,4 @@
-"""Runtime: what is expensive and shared, opened once: store, desktops, backend, permits, watchdog, control socket.
+"""Runtime: what is expensive and shared, opened once: store, models, desktops, backend, permits, watchdog, socket.
 
 It knows no tasks, and lives as long as its owner: a command, a service, a trainer. Jobs run on it, one after the other
 or side by side, under one set of permits.
@@ -15,15 +15,15 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from deskroll.desktops.base import DesktopSpec
-from deskroll.errors import ConfigError, InputError, plain
 from deskroll.events import AttemptEnded, DesktopState, EventSink, LimitsChanged, RunClosed, RunOpened
 from deskroll.host.supervise import supervise
-from deskroll.models.plugin import SCRIPTED
 from deskroll.rollout.backends import Backend, BackendContext, backend_kind
+from deskroll.rollout.changes import SpecNote
 from deskroll.rollout.config import Resources
 from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.desktop_journal import DesktopJournal
@@ -32,21 +32,21 @@ from deskroll.rollout.engine import Engine
 from deskroll.rollout.events import EventHub, RunState, open_hub
 from deskroll.rollout.folder import open_store
 from deskroll.rollout.job import Batch, Job
-from deskroll.rollout.job_run import JobRun, Prepare, prepare_nothing, start_job
+from deskroll.rollout.job_run import JobRun, Prepare, Serve, prepare_nothing, serve_nothing, start_job
 from deskroll.rollout.leftovers import leaving_nothing
 from deskroll.rollout.limits import Limits
+from deskroll.rollout.main_thread import outlasting_main_thread
+from deskroll.rollout.models import Models
 from deskroll.rollout.orders import Activity, WorkerSetup
 from deskroll.rollout.plan import failed_before
 from deskroll.rollout.pool_watch import PoolWatch
 from deskroll.rollout.preparing import check_tasks, desktops_wanted, prepare_envs
 from deskroll.rollout.redaction import secrets_of
-from deskroll.rollout.spec import Definition
 from deskroll.rollout.status import RunStatus, attention, endpoints_of, ran_by, what_limits
 from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.rollout.traces import Traces
 from deskroll.rollout.watchdog import Watchdog
 from deskroll.store import RunStore
-from deskroll.tasks import task_digest
 
 _MOST_SHOWN = 200
 
@@ -62,6 +62,7 @@ class Runtime:
         hub: EventHub,
         state: RunState,
         *,
+        models: Models | None = None,
         traces: Traces | None = None,
         questions: dict[str, str] | None = None,
     ) -> None:
@@ -76,6 +77,7 @@ class Runtime:
         self.hub = hub
         self.state = state
         """What it does now and how it stands, worked out of its events."""
+        self._models = models or Models()
         self._watchdog = Watchdog(engine.backend, resources.watchdog, self._activities, sink=hub)
         hub.on(AttemptEnded, self._watchdog.usual.learn)
         self._traces = traces or Traces()
@@ -83,7 +85,7 @@ class Runtime:
         self._started_at = time.time()
         self._group_size = 1
         self._questions = {} if questions is None else questions
-        """What is asked in each task, by its id: for results.jsonl."""
+        """What is asked in each task, by its id: results.jsonl is written from them, all of it once more in the end."""
 
     @classmethod
     @asynccontextmanager
@@ -103,12 +105,14 @@ class Runtime:
         options = {"provider_options": resources.provider_options, "backend_options": resources.backend_options}
         traces = Traces(secrets_of(options))
         async with leaving_nothing(), AsyncExitStack() as stack:
+            stack.enter_context(outlasting_main_thread())
             if not isinstance(store, RunStore):
                 store = await stack.enter_async_context(open_store(store, resources, questions))
             hub = await stack.enter_async_context(open_hub(resources, store.storage, traces.hide, sink))
             hub.on(DesktopState, DesktopJournal(store).hear)
             state = RunState(hub)
             hub.emit(RunOpened(run_id=store.info.run_id, epoch=store.epoch, pid=os.getpid()))
+            models = await stack.enter_async_context(Models())
             desktops = await stack.enter_async_context(Desktops(resources, hub))
             if leases:
                 await desktops.open(leases, all_told=True)
@@ -116,7 +120,7 @@ class Runtime:
             limits = Limits(resources.num_rollouts, resources.max_concurrent_rollouts, resources.reserved)
             engine = Engine(backend, store, limits, sink=hub, history=failed_before(store.index))
             store.index.forget_text()
-            runtime = cls(resources, engine, desktops, hub, state, traces=traces, questions=questions)
+            runtime = cls(resources, engine, desktops, hub, state, models=models, traces=traces, questions=questions)
             await stack.enter_async_context(runtime._answering())
             await stack.enter_async_context(runtime.watch())
             stack.push_async_callback(engine.close)
@@ -139,16 +143,22 @@ class Runtime:
         """Where its results are kept."""
         return self.store.storage.root
 
-    def run(self, job: Job) -> JobRun:
-        """Start a job: `async for group in runtime.run(job)` yields its groups as they finish."""
-        _refuse_unserved(job)
-        return self.run_prepared(job, self._prepare)
+    def run(self, job: Job, *, force: bool = False) -> JobRun:
+        """Start a job: `async for group in runtime.run(job)` yields its groups as they finish.
 
-    def run_prepared(self, job: Job, prepare: Prepare = prepare_nothing) -> JobRun:
-        """Start a job whose tasks were checked and made ready, or are by `prepare`."""
-        run = start_job(self.engine, job, prepare)  # from here on it has its name for itself
+        `force`: although its rounds have outcomes of tasks or of a spec that have changed since.
+        """
+        prepare = partial(self._prepare, SpecNote.of(job.spec), force)
+        return self._start(job, prepare, self._models.answering)
+
+    def run_prepared(self, job: Job) -> JobRun:
+        """Start a job whose tasks were checked and made ready, and whose models answer."""
+        return self._start(job, prepare_nothing, serve_nothing)
+
+    def _start(self, job: Job, prepare: Prepare, serve: Serve) -> JobRun:
+        run = start_job(self.engine, job, prepare, serve)  # from here on it has its name for itself
         self._watchdog.expect(job.name, job.spec)
-        self._traces.add(Definition.of(job.spec))
+        self._traces.add(run.definition)
         self._group_size = job.group_size
         return run
 
@@ -231,37 +241,15 @@ class Runtime:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         self.engine.fail(next(each.result() for each in ends if each.done()))
 
-    async def _prepare(self, job: Job, batch: Batch) -> None:
+    async def _prepare(self, note: SpecNote, force: bool, job: Job, batch: Batch) -> str:
         """Check tasks, make ready what their environments share, and have desktops where they need some."""
         check_tasks(job.spec, batch.tasks)
-        self._refuse_changed(job, batch)
+        digest = await note.keep(self.store, job, batch, force=force)
         self._questions |= {task.id: task.instruction for task in batch.tasks}
         await asyncio.to_thread(prepare_envs, job.spec, batch.tasks, Path(job.folder))
         if wanted := Counter(spec for _, spec in desktops_wanted(job.spec, batch.tasks)):
             await self.desktops.open(wanted)
-
-    def _refuse_changed(self, job: Job, batch: Batch) -> None:
-        """A task that has outcomes in this round must be the one that they are of."""
-        index, digests = self.store.index, {task.id: task_digest(task) for task in batch.tasks}
-        round_ = (each for each in index.planned if (each.phase, each.round) == (job.name, batch.round))
-        for planned in round_:
-            if digests.get(planned.task, planned.digest) == planned.digest:
-                continue
-            if any(index.outcome(key) is not None for key in planned.keys()):  # noqa: SIM118  (it is not a dict)
-                raise InputError(
-                    f"task {plain(planned.task)!r} of job {job.name!r}, round {batch.round}, has changed since it was "
-                    "run: give what is new a round, or a job's name, of its own"
-                )
-
-
-def _refuse_unserved(job: Job) -> None:
-    """A model that answers from a script must be served by somebody: its name means nothing to any other server."""
-    for name, model in (("model", job.spec.model), ("judge", job.spec.judge)):
-        if model is not None and model.name.startswith(SCRIPTED) and not model.base_url:
-            raise ConfigError(
-                f"job {plain(job.name)!r}: {name}.name is {plain(model.name)!r}, which nobody serves here: run "
-                f"`deskroll models scripted FILE`, and set {name}.base_url to its address"
-            )
+        return digest
 
 
 @asynccontextmanager

@@ -90,12 +90,12 @@ class Definition(Record, frozen=True):
     """Where the files are that tasks name."""
 
     @classmethod
-    def of(cls, spec: EpisodeSpec, folder: str = "") -> Definition:
-        """The definition of a spec, with the code that it names as it is now."""
+    def of(cls, spec: EpisodeSpec, folder: str = "", code: dict[str, str] | None = None) -> Definition:
+        """The definition of a spec; `code`: the digests of what it names, without: as it is now."""
         made = EpisodeSpec(**{name: getattr(spec, name) for name in EpisodeSpec.model_fields})
         dumped = made.model_dump(mode="json", exclude={"model": {"api_key"}, "judge": {"api_key"}})
-        keys = Keys(model=_key(spec.model), judge=_key(spec.judge))
-        found = plug_ins(spec)
+        keys = Keys(model=key_of(spec.model), judge=key_of(spec.judge))
+        found = plug_ins(spec) if code is None else code
         whole = msgspec.json.encode((dumped, keys, found, folder), order="sorted")
         digest = hashlib.blake2b(whole, digest_size=12).hexdigest()
         return cls(digest=digest, spec=dumped, keys=keys, plug_ins=found, folder=folder)
@@ -113,5 +113,6 @@ def plug_ins(spec: EpisodeSpec) -> dict[str, str]:
     return {name: digest for name in named if (digest := file_digest(name))}
 
 
-def _key(settings: ModelSettings | None) -> str:
+def key_of(settings: ModelSettings | None) -> str:
+    """The key of a model, as it was set; empty: there is none."""
     return settings.api_key.get_secret_value() if settings is not None and settings.api_key else ""

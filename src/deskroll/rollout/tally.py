@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 from deskroll.errors import FailureClass
-from deskroll.events import AttemptEnded, AttemptRetried, EpisodeSealed, JobStarted
+from deskroll.events import AttemptEnded, AttemptRetried, BatchPlanned, EpisodeSealed
 from deskroll.store.index import Outcome
-from deskroll.types import Record, is_success
+from deskroll.types import EpisodeKey, Record, is_success
 
 _NO_FAILURE = "none"
+_NUMBERS = frozenset({"planned", "done", "sealed", "scored", "successes", "score_sum"})
 
 
 class Standing(Record, frozen=True, omit_defaults=False):
@@ -45,32 +46,35 @@ class Tally:
     """Counts outcomes."""
 
     def __init__(self) -> None:
-        self._planned = self._done = self._before = self._scored = self._successes = self._unpriced = 0
-        self._score = self._cost = 0.0
-        self._tokens = 0
-        self._unscored: Counter[str] = Counter()
+        self._rounds: dict[tuple[str, int], dict[str, float]] = {}
+        """The counts of each phase and round: a few numbers beside what the store's index knows of their episodes."""
+        self._all: defaultdict[str, float] = defaultdict(int)
+        """Those of all: numbers by their names, and outcomes without a score by the class of their failure."""
+        self._tokens = self._unpriced = 0
+        self._cost = 0.0
         self._retried: Counter[str] = Counter()
         self._seconds: dict[str, float] = {}
 
-    def begin(self, event: JobStarted) -> None:
+    def plan(self, event: BatchPlanned) -> None:
         """So many more episodes are to be there in the end, and some are there already."""
-        self._planned += event.episodes
-        self._before += event.done
-        self._done += event.done
-        self._scored += event.scored
-        self._successes += event.successes
-        self._score += event.score_sum
-        self._unscored.update(event.unscored)
+        counts = self._rounds.get((event.phase, event.round), {})
+        if event.first:
+            self._add(event, {name: -number for name, number in counts.items() if name != "sealed"})
+        numbers = {"planned": event.episodes, "score_sum": event.score_sum, **event.unscored}
+        self._add(event, {**numbers, "done": event.done, "scored": event.scored, "successes": event.successes})
 
     def seal(self, event: EpisodeSealed) -> None:
         """One has its outcome."""
-        self._done += 1
-        if event.score is None:
-            self._unscored[_class_of(event.failure)] += 1
-        else:
-            self._scored += 1
-            self._successes += is_success(event.score)
-            self._score += event.score
+        more: dict[str, float] = {_class_of(event.failure): 1}
+        if (score := event.score) is not None:
+            more = {"scored": 1, "successes": is_success(score), "score_sum": score}
+        self._add(event.key, {"done": 1, "sealed": 1, **more})
+
+    def _add(self, to: BatchPlanned | EpisodeKey, more: Mapping[str, float]) -> None:
+        counts = self._rounds.setdefault((to.phase, to.round), {})
+        for name, number in more.items():
+            counts[name] = counts.get(name, 0) + number
+            self._all[name] += number
 
     def retry(self, event: AttemptRetried) -> None:
         """An attempt failed and is made again."""
@@ -89,14 +93,15 @@ class Tally:
 
     def standing(self) -> Standing:
         """The counts now."""
+        counts = self._all
         return Standing(
-            planned=self._planned,
-            done=self._done,
-            before=self._before,
-            scored=self._scored,
-            successes=self._successes,
-            score_sum=self._score,
-            unscored=dict(self._unscored),
+            planned=int(counts["planned"]),
+            done=int(counts["done"]),
+            before=max(0, int(counts["done"] - counts["sealed"])),
+            scored=int(counts["scored"]),
+            successes=int(counts["successes"]),
+            score_sum=counts["score_sum"],
+            unscored={name: int(number) for name, number in counts.items() if number and name not in _NUMBERS},
             retried=dict(self._retried),
             tokens=self._tokens,
             cost_usd=self._cost,
@@ -105,22 +110,16 @@ class Tally:
         )
 
 
-def begin_job(phase: str, round_: int, episodes: int, before: Iterable[Outcome]) -> JobStarted:
-    """The event of a job's beginning, given the outcomes that earlier starts have left of it."""
-    done = scored = successes = 0
-    score = 0.0
-    unscored: Counter[str] = Counter()
-    for each in before:
-        done += 1
-        if each.score.value is None:
-            unscored[_class_of(each.failure.failure_class if each.failure else None)] += 1
-        else:
-            scored += 1
-            successes += is_success(each.score.value)
-            score += each.score.value
-    return JobStarted(
-        phase=phase, round=round_, episodes=episodes, done=done, scored=scored, successes=successes, score_sum=score,
-        unscored=dict(unscored),
+def batch_planned(
+    phase: str, round_: int, episodes: int, before: Sequence[Outcome], *, first: bool = True
+) -> BatchPlanned:
+    """The event of a plan, given the outcomes that are there already."""
+    values = [each.score.value for each in before if each.score.value is not None]
+    failures = [each.failure for each in before if each.score.value is None]
+    unscored = Counter(_class_of(each.failure_class if each else None) for each in failures)
+    return BatchPlanned(
+        phase=phase, round=round_, first=first, episodes=episodes, done=len(values) + unscored.total(),
+        scored=len(values), successes=sum(map(is_success, values)), score_sum=sum(values), unscored=dict(unscored),
     )  # fmt: skip
 
 

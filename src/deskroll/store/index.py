@@ -129,8 +129,8 @@ class Index:
         """Records of superseded coordinators, which do not count."""
         self._sizes: dict[tuple[str, int], int] = {}
         """How many tasks each phase and round have, as the last record of their plan says; 0: it does not say."""
-        self._plans: dict[GroupKey, int] = {}
-        """Where in `planned` each one is."""
+        self._plans: dict[tuple[str, int], dict[str, int]] = {}
+        """Where in `planned` the tasks of each phase and round are."""
         self._revised: dict[GroupKey, int] = {}
         """How many samples are planned now, where that was changed."""
         self._outcomes = 0
@@ -231,6 +231,10 @@ class Index:
         entry = self.entries.get(key)
         return self._full(entry) if entry else None
 
+    def plan(self, phase: str, round_: int) -> dict[str, Planned]:
+        """What is planned of one phase and round, by task, in the order of the plan."""
+        return {task: self.planned[place] for task, place in self._plans.get((phase, round_), {}).items()}
+
     def unplanned(self, phase: str, round_: int) -> int:
         """How many tasks of a plan are missing: whoever wrote it died before all of it was durable."""
         return self._missing().get((phase, round_), 0)
@@ -285,17 +289,18 @@ class Index:
             self.closed = record
 
     def _planned(self, record: Planned) -> None:
-        plan, group = (record.phase, record.round), (record.phase, record.round, record.task)
-        if record.revised and group in self._plans:
-            self.planned[self._plans[group]] = record
-            self._revised[group] = record.samples
+        plan = (record.phase, record.round)
+        places = self._plans.setdefault(plan, {})
+        if record.revised and record.task in places:
+            self.planned[places[record.task]] = record
+            self._revised[*plan, record.task] = record.samples
             self._sizes[plan] = record.of
             return
-        if group in self._plans:
+        if record.task in places:
             raise StoreError(f"task {plain(record.task)!r} is planned twice for {_round(record)}: plan each one once")
         if record.samples < 1:
             raise StoreError(f"task {plain(record.task)!r}, {_round(record)}: {record.samples} samples are not a plan")
-        self._plans[group] = len(self.planned)
+        places[record.task] = len(self.planned)
         self.planned.append(record)
         self._sizes[plan] = record.of
 

@@ -57,6 +57,8 @@ class Planned(Record, frozen=True, tag_field="type", tag="planned"):
     domain: str = ""
     of: int = 0
     """How many tasks the phase and round have in all: one with fewer was being planned when its coordinator died."""
+    spec: str = ""
+    """Of what its episodes are made of (`specs/<digest>.json`), where a job on a runtime plans it; or see run.json."""
     revised: bool = False
     """A forced resume found the task changed, or gone (no samples): this counts instead of what was planned before."""
 

@@ -7,6 +7,7 @@
       results.jsonl            one line an outcome, for people and other tools
       summary.json             scores, time and cost
       events.jsonl             what happened, the newest of it; events.jsonl.1: before that
+      specs/<digest>.json      what episodes of jobs on a runtime are made of, as far as it decides outcomes
       .lock                    who runs it (on a local path)
       journal.d/               on an object store: the journal while the run goes on
         epoch-<n>              who took the run over for the n-th time
@@ -60,6 +61,11 @@ _KEPT = 80
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._-]")
 _ODD_START = re.compile(rb"\.|(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(?=\.|$)")
 """Hidden on Unix, or a device on Windows, whatever the suffix."""
+
+
+def spec_file(digest: str) -> str:
+    """The file that holds what episodes are made of."""
+    return f"specs/{inside(digest)}.json"
 
 
 def attempt_folder(key: EpisodeKey, attempt: int) -> str:

@@ -16,6 +16,7 @@ from deskroll.events import (
     AttemptEnded,
     AttemptRetried,
     AttemptStarted,
+    BatchPlanned,
     DesktopBooted,
     DesktopState,
     EndpointSilent,
@@ -79,9 +80,9 @@ async def test_desktops_stages_and_outcomes_arrive_in_order(runs: Runs, backend:
     heard = await follower.all()
     assert isinstance(heard[0], RunOpened)
     assert isinstance(heard[-1], RunClosed)
-    (job,) = follower.of(JobStarted)
-    assert (job.phase, job.episodes, job.done) == ("eval", 3, 0)
-    assert len(follower.of(JobEnded)) == 1
+    (planned,) = follower.of(BatchPlanned)
+    assert (planned.phase, planned.episodes, planned.done) == ("eval", 3, 0)
+    assert (len(follower.of(JobStarted)), len(follower.of(JobEnded))) == (1, 1)
     booted = {each.desktop for each in follower.of(DesktopBooted)}
     states = [each for each in follower.of(DesktopState) if each.desktop in booted]
     for desktop in booted:

@@ -8,10 +8,9 @@ from deskroll.events import (
     AttemptEnded,
     AttemptRetried,
     AttemptStarted,
+    BatchPlanned,
     EpisodeSealed,
     Event,
-    JobStarted,
-    RunStopping,
     StageEntered,
     WaitChanged,
 )
@@ -86,7 +85,7 @@ def test_an_attempt_of_which_nothing_was_heard_is_in_flight_and_does_nothing() -
 
 def test_counts_come_from_events() -> None:
     state = state_after(
-        JobStarted(
+        BatchPlanned(
             phase="eval", round=0, episodes=5, done=2, scored=1, successes=1, score_sum=1.0, unscored={"env": 1}
         ),
         STARTED,
@@ -107,6 +106,3 @@ def test_counts_come_from_events() -> None:
     assert standing.retried == {"model": 1}
     assert (standing.tokens, standing.cost_usd, standing.unpriced) == (17, 0.5, 1)
     assert standing.seconds == {"model": 3.0}
-    assert state.unstarted == 1
-    assert not state.stopping
-    assert state_after(RunStopping()).stopping

@@ -77,6 +77,9 @@ class Backend(Plugin):
     def define(self, definition: Definition) -> None:
         """Say what orders that name this digest have in common: before the first of them."""
 
+    def forget(self, digest: str) -> None:
+        """No order will name this digest any more, unless it is defined again: let go of what is kept for it."""
+
     @abstractmethod
     async def run(self, order: Order) -> Episode | None:
         """Run one attempt to its end; None where it was given back before that."""

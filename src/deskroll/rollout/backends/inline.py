@@ -57,6 +57,11 @@ class InlineBackend(Backend):
             raise RuntimeError("the backend is not open: use it with `async with`")
         self._context.define(definition)
 
+    def forget(self, digest: str) -> None:
+        """Let go of it."""
+        if self._context is not None:
+            self._context.forget(digest)
+
     async def run(self, order: Order) -> Episode | None:
         """Run one attempt to its end; None where it was given back before that."""
         runner = self._require()

@@ -108,6 +108,12 @@ class ProcessBackend(Backend):
         """Keep it for every worker that gets an order with its digest."""
         self._definitions[definition.digest] = definition
 
+    def forget(self, digest: str) -> None:
+        """Let go of it, and have every worker do so that knows it."""
+        self._definitions.pop(digest, None)
+        for handle in self._handles:
+            handle.forget(digest)
+
     async def run(self, order: Order) -> Episode | None:
         """Run one attempt: on the worker that has the least to do, or on one of its own; None: it was given back."""
         name = (order.key, order.attempt)

@@ -33,6 +33,12 @@ class Define(Record, frozen=True, tag="define"):
     definition: Definition
 
 
+class Forget(Record, frozen=True, tag="forget"):
+    """No order names this digest any more, unless it is defined again."""
+
+    digest: str
+
+
 class Run(Record, frozen=True, tag="run"):
     """Run an attempt."""
 
@@ -127,7 +133,7 @@ class Happened(Record, frozen=True, tag="happened"):
     events: list[Event]
 
 
-Downward = Setup | Define | Run | Stop | GiveBack | Dump | Finish
+Downward = Setup | Define | Forget | Run | Stop | GiveBack | Dump | Finish
 Upward = Ready | Defined | Ended | GivenBack | Kept | Unwritten | Broken | Beat | Happened
 
 _encoder = msgspec.msgpack.Encoder()

@@ -30,6 +30,7 @@ from deskroll.rollout.backends.wire import (
     Dump,
     Ended,
     Finish,
+    Forget,
     GiveBack,
     GivenBack,
     Happened,
@@ -117,6 +118,8 @@ class _Worker:
             case Define(definition=definition):
                 context.define(definition)
                 self._spawn(_open(definition.digest, channel, context))
+            case Forget(digest=digest):
+                context.forget(digest)
             case Run(order=order):
                 self._spawn(self._run(runner.take(order), channel, runner, events))
             case Stop(key=key, attempt=attempt, failure=failure, visit=visit):

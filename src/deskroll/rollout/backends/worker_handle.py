@@ -26,6 +26,7 @@ from deskroll.rollout.backends.wire import (
     Dump,
     Ended,
     Finish,
+    Forget,
     GiveBack,
     GivenBack,
     Happened,
@@ -132,6 +133,14 @@ class WorkerHandle:
             raise
         finally:
             self._pending.pop(name, None)
+
+    def forget(self, digest: str) -> None:
+        """Have it let go of a definition."""
+        if digest in self._defined:
+            self._defined.discard(digest)
+            self._importing.discard(digest)
+            self._unusable.pop(digest, None)
+            self._channel.send(Forget(digest=digest))
 
     def stop(self, key: EpisodeKey, attempt: int, error: DeskrollError | None, visit: int | None = None) -> None:
         """End an attempt now."""

@@ -15,9 +15,8 @@ from deskroll.events import (
     AttemptEnded,
     AttemptRetried,
     AttemptStarted,
+    BatchPlanned,
     EpisodeSealed,
-    JobStarted,
-    RunStopping,
     StageEntered,
     WaitChanged,
 )
@@ -74,15 +73,12 @@ class RunState:
     def __init__(self, hub: EventHub) -> None:
         self._attempts: dict[tuple[EpisodeKey, int], _InFlight] = {}
         self._tally = Tally()
-        self.stopping = False
-        """Whether nothing new is started any more."""
         hub.on(AttemptStarted, self._start)
         hub.on(StageEntered, self._enter)
         hub.on(WaitChanged, self._change_wait)
         hub.on(AttemptEnded, self._end)
         hub.on(AttemptDropped, self._end)
-        hub.on(RunStopping, self._stop)
-        hub.on(JobStarted, self._tally.begin)
+        hub.on(BatchPlanned, self._tally.plan)
         hub.on(AttemptEnded, self._tally.spend)
         hub.on(AttemptRetried, self._tally.retry)
         hub.on(EpisodeSealed, self._tally.seal)
@@ -91,12 +87,6 @@ class RunState:
     def in_flight(self) -> int:
         """Attempts that were handed to the backend and are not over."""
         return len(self._attempts)
-
-    @property
-    def unstarted(self) -> int:
-        """How many episodes have no outcome and no attempt that runs."""
-        standing = self.standing()
-        return standing.planned - standing.done - self.in_flight
 
     def standing(self) -> Standing:
         """The counts now."""
@@ -123,6 +113,3 @@ class RunState:
 
     def _end(self, event: AttemptEnded | AttemptDropped) -> None:
         self._attempts.pop((event.key, event.attempt), None)
-
-    def _stop(self, event: RunStopping) -> None:
-        self.stopping = True

@@ -1,0 +1,104 @@
+"""Models: those that jobs name, before anything is started for them: served where that is needed, and asked once.
+
+Guarantees: the same model is served and checked once, however many jobs and rounds name it, and however they sample; it
+is served until the block ends. One that cannot be asked is a `ConfigError` for whoever waits for it, and is tried anew
+for the next one. It is served and let go by one task of its own: whoever is cancelled while it waits leaves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TypeVar
+
+from deskroll.agents import NO_MODEL, agent_kind, agents_model
+from deskroll.errors import ConfigError, DeskrollError, ModelError
+from deskroll.models.base import ModelRefused
+from deskroll.models.listed import is_listed, unlisted
+from deskroll.models.plugin import ModelPlugin, model_kind
+from deskroll.models.settings import SAMPLING, ModelSettings
+from deskroll.rollout.spec import EpisodeSpec, key_of
+
+_log = logging.getLogger(__name__)
+_CHECK_S = 15.0
+Spec = TypeVar("Spec", bound=EpisodeSpec)
+_Answer = asyncio.Future[tuple[ModelSettings, bool]]
+"""The settings to ask it with, and whether its price is known."""
+
+
+class Models:
+    """Use with `async with`."""
+
+    def __init__(self) -> None:
+        self._answers: dict[tuple[str, ...], _Answer] = {}
+        """One for each distinct model: a name, an address and a task that waits, for as long as the block lasts."""
+        self._keepers: dict[asyncio.Task[None], _Answer] = {}
+        self._closing = asyncio.Event()
+
+    async def __aenter__(self) -> Models:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._closing.set()
+        keepers = dict(self._keepers)
+        for keeper, answer in keepers.items():
+            if not answer.done():
+                keeper.cancel()
+        if keepers:
+            await asyncio.wait(keepers)
+        for keeper in keepers:
+            if not keeper.cancelled():
+                keeper.result()
+
+    async def answering(self, spec: Spec) -> Spec:
+        """The spec with models that answer."""
+        limits = (name for name in ("max_cost_usd", "run_cost_usd") if getattr(spec.limits, name, None) is not None)
+        limited, found = next(limits, ""), {}
+        if (agent := agent_kind(spec.agent)).protocol != NO_MODEL:
+            found["model"] = await self._answer("model", spec.model, agents_model(agent, spec.model), limited)
+        if spec.judge is not None and spec.evaluate:
+            found["judge"] = await self._answer("judge", spec.judge, model_kind(spec.judge, name="judge"), limited)
+        return spec.model_copy(update=found)
+
+    async def _answer(self, name: str, model: ModelSettings, kind: type[ModelPlugin], limited: str) -> ModelSettings:
+        """The settings to ask a model with; `limited`: a limit that needs its price."""
+        key = (name, str(kind), model.model_dump_json(exclude={"api_key", *SAMPLING}), key_of(model))
+        if (answer := self._answers.get(key)) is None:
+            answer = self._answers[key] = asyncio.get_running_loop().create_future()
+            keeper = asyncio.create_task(self._keep(key, model, kind, answer), name=f"{name} {model.name}")
+            self._keepers[keeper] = answer
+            keeper.add_done_callback(self._keepers.pop)
+        served, priced = await asyncio.shield(answer)  # others may wait for it, too
+        if limited and not priced:
+            unknown = f"the price of {model.name} is not known"
+            raise ConfigError(f"limits.{limited} is set, and {unknown}: set {name}.price, too")
+        return served.model_copy(update={each: getattr(model, each) for each in SAMPLING})
+
+    async def _keep(self, key: tuple[str, ...], model: ModelSettings, kind: type[ModelPlugin], answer: _Answer) -> None:
+        name = key[0]
+        try:
+            async with kind.serve(model, name) as served:
+                answer.set_result((served, await _check(served, name, kind)))
+                await self._closing.wait()
+        except BaseException as error:
+            if answer.done():
+                raise
+            del self._answers[key]
+            closed = DeskrollError(f"{name}: nobody waited for its answer")
+            answer.set_exception(error if isinstance(error, Exception) else closed)
+            answer.exception()  # whoever asked may be gone
+
+
+async def _check(model: ModelSettings, name: str, kind: type[ModelPlugin]) -> bool:
+    """Find out before any desktop is started that a model cannot be asked; whether its price is known."""
+    settings = model.model_copy(update={"timeout": _CHECK_S, "retries": 1})
+    async with kind(settings) as client:
+        try:
+            listed = await client.check()
+        except ModelRefused as error:
+            raise ConfigError(f"{name}: {error}") from None
+        except ModelError as error:
+            raise ConfigError(f"{name}: {error}; {kind.how_to_reach(name)}, or name a script: scripted:FILE") from None
+        if listed and not is_listed(model.name, listed):
+            _log.warning("%s: %s", name, unlisted(model.name, client.shown, listed))
+        return client.knows_price
