@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import cast
 
 from deskroll.host.listen import Listen
 
@@ -43,7 +44,7 @@ class Frames(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
-        self._transport = transport  # type: ignore[assignment]  (a stream's can be written to)
+        self._transport = cast(asyncio.Transport, transport)  # a stream's can be written to
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""

@@ -85,7 +85,8 @@ class RouterClient:
         if self._frames is None:
             raise ModelError(f"the router of models on {self._listen} is gone")
         number = next(self._serial)
-        wanted = self._asked[number] = asyncio.get_running_loop().create_future()
+        wanted: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
+        self._asked[number] = wanted
         self._send(wire.Ask(request=number, session=session))
         try:
             return await wanted
@@ -99,7 +100,8 @@ class RouterClient:
             self._asked.pop(number, None)
 
     async def _wait_returned(self, ticket: int) -> str:
-        returned = self._returned[ticket] = asyncio.get_running_loop().create_future()
+        returned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._returned[ticket] = returned
         try:
             return await returned
         finally:
