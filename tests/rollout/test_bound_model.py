@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from deskroll.actions import Answer
 from deskroll.agents.base import AgentContext
-from deskroll.models.base import ModelCall, Sampling
+from deskroll.models.base import ModelCall
 from deskroll.models.messages import Message
 from deskroll.rollout.bound_model import seed_of
-from deskroll.types import Decision, EpisodeKey, Observation
+from deskroll.types import Decision, EpisodeKey, Observation, Sampling
 from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script
 from tests.rollout.parts import AnsweringAgent
 

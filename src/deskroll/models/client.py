@@ -27,7 +27,6 @@ from deskroll.models.base import (
     ModelForbidden,
     ModelRefused,
     NoClock,
-    Sampling,
     episode_clock,
 )
 from deskroll.models.body import Body
@@ -38,7 +37,7 @@ from deskroll.models.prices import NO_PRICES, Prices, price_of
 from deskroll.models.retry import pause, retry_after
 from deskroll.models.settings import Address, ModelSettings, Vendor
 from deskroll.models.wire import Unusable, refusal
-from deskroll.types import Completion, Record
+from deskroll.types import Completion, Record, Sampling
 
 _RETRIED = frozenset((408, 409, 425, 429))
 _UNPAID = 402
@@ -77,6 +76,7 @@ class ModelClient(ModelPlugin):
         key = None if address.key is None else address.key.get_secret_value()
         self._endpoint = Endpoint(address, dialect.headers(key), settings, self._sink, silent_after)
         self._sampling = settings.sampling
+        self._of_extra = settings.sampling_of_extra()
         self._price = settings.price or price_of(settings.name, prices, None if address.is_ours else address.url)
         self._url = address.path(dialect.path)
 
@@ -126,8 +126,14 @@ class ModelClient(ModelPlugin):
         status, headers, body = await self._exchange(request, call)
         if status != 200:
             raise self._refused(status, headers, body)
-        version = headers.get("x-model-version") or headers.get("version") or ""
-        known = Answered(asked=self.settings.name, price=self._price, version=version, seed=sampling.seed, tries=tries)
+        known = Answered(
+            asked=self.settings.name,
+            price=self._price,
+            endpoint=call.endpoint or self.address.shown,
+            version=call.version or headers.get("x-model-version") or headers.get("version") or "",
+            sampling=msgspec.structs.replace(sampling, **self._of_extra) if self._of_extra else sampling,
+            tries=tries,
+        )
         try:
             completion = self._dialect.read(body, known)
         except Unusable as error:

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from deskroll.models.base import ANY_CALL, Model, ModelCall, Sampling
-from deskroll.types import Completion, EpisodeKey
+from deskroll.models.base import ANY_CALL, Model, ModelCall
+from deskroll.types import Completion, EpisodeKey, Sampling
 
 
 def call_of(key: EpisodeKey, sampling: Sampling) -> ModelCall:
