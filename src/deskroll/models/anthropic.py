@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 import msgspec
 from pydantic import JsonValue
 
-from deskroll.errors import ModelError
+from deskroll.errors import ConfigError, ModelError
 from deskroll.models.client import ModelClient
 from deskroll.models.dialect import Answered, Dialect, Request
 from deskroll.models.prices import TokenCount
-from deskroll.models.settings import Address, Vendor
+from deskroll.models.settings import Address, ModelSettings, Vendor
 from deskroll.models.wire import Unusable
 from deskroll.types import Completion, Sampling, ToolRequest
 
@@ -89,6 +89,13 @@ class AnthropicModel(ModelClient):
 
     protocol: ClassVar[str] = "anthropic"
     dialect: ClassVar[type[Dialect]] = AnthropicMessages
+
+    @classmethod
+    def check_settings(cls, settings: ModelSettings, name: str) -> None:
+        """See `ModelPlugin`; this API tells no tokens."""
+        super().check_settings(settings, name)
+        if settings.exact:
+            raise ConfigError(f"{name}.exact is true, and Anthropic's API tells no token ids; leave it out")
 
 
 def _tool(tool: Block) -> Block:

@@ -112,6 +112,9 @@ class ModelSettings(Settings):
     """Whether to ask for the log-probability of each token of the completion."""
     return_token_ids: bool = False
     """Whether to ask for token ids (vLLM's field)."""
+    exact: bool = False
+    """Whether to ask for both, and to refuse an answer whose token ids or log-probabilities are missing or cannot be
+    right: it is asked for again, as after any failure. For training; see docs/models.md, Exact tokens."""
     logprobs_mode: LogprobsMode | None = None
     """What the server's log-probabilities are of, as it was started: `raw_logprobs` (before temperature, vLLM's
     default) or `processed_logprobs` (of what was sampled from); kept with every answer, not sent. None: not known."""
@@ -151,8 +154,8 @@ class ModelSettings(Settings):
         """How answers are sampled where a call does not say."""
         return Sampling(
             temperature=self.temperature, top_p=self.top_p, top_k=self.top_k, max_tokens=self.max_tokens,
-            stop=self.stop, seed=self.seed, logprobs=self.logprobs, token_ids=self.return_token_ids,
-            logprobs_mode=self.logprobs_mode,
+            stop=self.stop, seed=self.seed, logprobs=self.logprobs or self.exact,
+            token_ids=self.return_token_ids or self.exact, logprobs_mode=self.logprobs_mode,
         )  # fmt: skip
 
     def sampling_of_extra(self) -> dict[str, object]:
