@@ -94,6 +94,7 @@ class FailureKind(enum.StrEnum):
     ENV_ERROR = "EnvError"
     EVALUATOR_ERROR = "EvaluatorError"
     GUEST_ERROR = "GuestError"
+    INEXACT_ANSWER = "InexactAnswer"
     LEASE_LOST = "LeaseLost"
     LIMITED_LOST = "LimitedLost"
     MODEL_ERROR = "ModelError"

@@ -116,6 +116,34 @@ class ToolRequest(Record, frozen=True):
     arguments: str
 
 
+class LogprobsMode(enum.StrEnum):
+    """What a server's log-probabilities are of, in vLLM's words."""
+
+    RAW = "raw_logprobs"
+    """Of the model's own distribution, before temperature, top_p and top_k."""
+    PROCESSED = "processed_logprobs"
+    """Of the distribution that was sampled from, after them."""
+
+
+class Sampling(Record, frozen=True):
+    """How an answer is sampled, and what is to be told of its tokens; None: not sent, the server's own default."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    max_tokens: int | None = None
+    """The most tokens of the answer."""
+    stop: tuple[str, ...] = ()
+    """Texts before which the answer ends."""
+    seed: int | None = None
+    logprobs: bool = False
+    """Whether the log-probability of each token is asked for."""
+    token_ids: bool = False
+    """Whether token ids are asked for (vLLM's field)."""
+    logprobs_mode: LogprobsMode | None = None
+    """What the server's log-probabilities are of, as its settings say; not sent. None: not known."""
+
+
 class Completion(Record, frozen=True):
     """One answer of a model, with what it cost and which weights gave it."""
 
@@ -131,6 +159,16 @@ class Completion(Record, frozen=True):
     logprobs: tuple[float, ...] | None = None
     model: str = ""
     version: str = ""
+    """Of the weights: what a router or a header of the answer says; empty: nobody said. In steps that were stored
+    before there was `fingerprint`, it may be that."""
+    version_end: str = ""
+    """Of the weights that gave its last token, where they changed while it was generated; empty: they did not."""
+    fingerprint: str = ""
+    """The server's `system_fingerprint`: of its configuration, and the same after its weights were changed."""
+    endpoint: str = ""
+    """Who answered: the address, without credentials and query."""
+    sampling: Sampling | None = None
+    """How it was sampled, as it was sent; None: not known."""
     seed: int | None = None
     """The seed that it was asked with."""
     cost_usd: float | None = None

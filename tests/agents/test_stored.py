@@ -59,7 +59,7 @@ async def test_every_request_can_be_built_again_to_the_byte(max_images: int, tmp
         assert b'"messages":[' + b",".join(messages) + b'],"tools":' in body
         assert sum(message.count(b"data:image/png") for message in messages) <= max_images
         assert step.completion is not None
-        assert step.completion.version.startswith("scripted-")
+        assert step.completion.fingerprint.startswith("scripted-")
     last = steps[-1].sent
     assert last is not None
     assert last.messages == len(kept) - 1, "the last message is the answer itself"

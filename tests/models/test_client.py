@@ -44,7 +44,8 @@ async def test_an_answer_with_everything() -> None:
     assert completion.finish_reason == "tool_calls"
     assert (completion.prompt_tokens, completion.completion_tokens) == (2, 3 + 3 + 2)
     assert completion.model == "m-1"
-    assert completion.version.startswith("scripted-")
+    assert completion.fingerprint.startswith("scripted-")
+    assert completion.version == "", "a fingerprint is of the configuration, and no version of weights"
     assert completion.tries == 1
     assert completion.cost_usd is None, "a server of one's own has no list price"
     assert completion.token_ids is None

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deskroll.actions import Answer
 from deskroll.agents.base import AgentContext
-from deskroll.models.base import ModelCall, Sampling
+from deskroll.errors import FailureKind
+from deskroll.models.base import ANY_CALL, ModelCall
 from deskroll.models.messages import Message
-from deskroll.rollout.bound_model import seed_of
-from deskroll.types import Decision, EpisodeKey, Observation
+from deskroll.models.plugin import ModelPlugin
+from deskroll.rollout.bound_model import over, seed_of
+from deskroll.types import Completion, Decision, EpisodeKey, Observation, Sampling
 from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script
 from tests.rollout.parts import AnsweringAgent
 
@@ -62,6 +66,30 @@ async def test_an_agent_may_sample_as_it_likes(runs: Runs) -> None:
     (step,) = runs.read().attempt(episode.key, 1).steps()
     assert step.completion is not None
     assert step.completion.seed is None, "a call of its own has only what it says"
+
+
+class VagueModel(ModelPlugin):
+    """Knows no tokens, and heeds no setting."""
+
+    async def complete(
+        self, messages: Sequence[bytes], tools: bytes | None = None, *, call: ModelCall = ANY_CALL
+    ) -> Completion:
+        return Completion(text="42", model="vague")
+
+
+@pytest.mark.parametrize(("exact", "failed"), [(True, FailureKind.INEXACT_ANSWER), (False, None)])
+async def test_no_kind_of_model_gets_past_exact(runs: Runs, exact: bool, failed: FailureKind | None) -> None:
+    model = {"kind": f"{__name__}:VagueModel", "exact": exact}
+    (episode,) = await runs.run(script(ANSWER), questions(1), model=model, retries={"backoff": 0, "model": 0})
+    assert (episode.failure and episode.failure.kind) == failed
+    assert episode.points == (None if exact else 1.0)
+
+
+def test_an_orders_sampling_counts_over_the_settings() -> None:
+    settings = Sampling(temperature=0.5, seed=3, logprobs=True)
+    assert over(settings, None) == settings
+    given = Sampling(temperature=0.0, top_k=5)
+    assert over(settings, given) == Sampling(temperature=0.0, top_k=5, seed=3, logprobs=True)
 
 
 @given(KEYS, KEYS, st.integers(-(2**63), 2**64))

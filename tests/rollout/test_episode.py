@@ -35,6 +35,7 @@ async def test_a_whole_episode(runs: Runs) -> None:
     assert episode.usage.cost_usd is None, "nobody knows the price of a scripted model, and a made-up 0 would be a lie"
     steps = runs.read().attempt(episode.key, 1).steps()
     assert [step.results for step in steps] == [("6*7 = 42",), ()]
+    assert runs.read().attempt(episode.key, 1).task() == questions(1, domain="sums")[0]
 
 
 async def test_what_a_model_is_let_off_is_noted_in_the_step_and_costs_no_turn(runs: Runs) -> None:

@@ -11,7 +11,7 @@ from deskroll.errors import StoreError
 from deskroll.store import AttemptReader, AttemptWriter, Storage
 from deskroll.store.local import LocalStorage
 from deskroll.store.manifest import Tokens
-from deskroll.types import Completion, Step
+from deskroll.types import Completion, Step, Task
 from tests.store.records import JPEG, PNG, episode, key, step
 
 
@@ -45,6 +45,26 @@ async def test_a_sealed_attempt_holds_all_that_was_handed_over(tmp_path: Path) -
     manifest = json.loads((folder / "episode.json").read_bytes())
     assert [file["name"] for file in manifest["files"]] == [name for name in found.files() if name != "episode.json"]
     assert manifest["answer"] == "42"
+
+
+async def test_the_task_is_kept_once_and_listed(tmp_path: Path) -> None:
+    storage, task = Storage.at(tmp_path), Task(id="ü/1", instruction="do", metadata={"deep": [{"er": None}]})
+    async with AttemptWriter(storage, key(), 1) as writer:
+        found = reader(storage, writer)
+        assert found.task() is None
+        writer.task(task)
+        writer.task(task)
+        assert found.task() == task, "also of an attempt that is never sealed"
+        with pytest.raises(StoreError, match="cannot be the name"):
+            writer.file("task.json", b"{}")
+        await writer.seal(episode(key()))
+    manifest = found.manifest()
+    assert manifest is not None
+    assert [file.name for file in manifest.files] == ["task.json"]
+    assert (found.task(), found.verify()) == (task, [])
+    (tmp_path / writer.name / "task.json").write_text("{")
+    with pytest.raises(StoreError, match=r"task.json cannot be read"):
+        found.task()
 
 
 async def test_tokens_are_kept_apart_and_come_back_exactly(tmp_path: Path) -> None:

@@ -5,12 +5,15 @@
 them.
 """
 
-from deskroll.models.base import ContextTooLong, EndpointLoad, Model, ModelCall, ModelRefused, Sampling
+from deskroll.models.base import ContextTooLong, EndpointLoad, Model, ModelCall, ModelRefused
+from deskroll.models.exact import InexactAnswer
 from deskroll.models.messages import Message, ToolResult, tool_results
+from deskroll.types import Sampling
 
 __all__ = [
     "ContextTooLong",
     "EndpointLoad",
+    "InexactAnswer",
     "Message",
     "Model",
     "ModelCall",

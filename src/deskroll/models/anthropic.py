@@ -15,14 +15,13 @@ from typing import Any, ClassVar
 import msgspec
 from pydantic import JsonValue
 
-from deskroll.errors import ModelError
-from deskroll.models.base import Sampling
+from deskroll.errors import ConfigError, ModelError
 from deskroll.models.client import ModelClient
 from deskroll.models.dialect import Answered, Dialect, Request
 from deskroll.models.prices import TokenCount
-from deskroll.models.settings import Address, Vendor
+from deskroll.models.settings import Address, ModelSettings, Vendor
 from deskroll.models.wire import Unusable
-from deskroll.types import Completion, ToolRequest
+from deskroll.types import Completion, Sampling, ToolRequest
 
 ANTHROPIC = Vendor("https://api.anthropic.com/v1", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
 VERSION = "2023-06-01"
@@ -66,6 +65,7 @@ class AnthropicMessages:
         fields: dict[str, object] = {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
             "stop_sequences": sampling.stop or None,
         }
         given = {name: value for name, value in fields.items() if value is not None}
@@ -89,6 +89,13 @@ class AnthropicModel(ModelClient):
 
     protocol: ClassVar[str] = "anthropic"
     dialect: ClassVar[type[Dialect]] = AnthropicMessages
+
+    @classmethod
+    def check_settings(cls, settings: ModelSettings, name: str) -> None:
+        """See `ModelPlugin`; this API tells no tokens."""
+        super().check_settings(settings, name)
+        if settings.exact:
+            raise ConfigError(f"{name}.exact is true, and Anthropic's API tells no token ids; leave it out")
 
 
 def _tool(tool: Block) -> Block:
@@ -209,7 +216,7 @@ def _read(answer: _Answer, known: Answered) -> Completion:
     """Inputs of calls are looked at only here: decoding skips them, whatever bytes they are."""
     if answer.content is None:
         raise Unusable("the answer holds no content")
-    used = _count(answer.usage)
+    used, asked = _count(answer.usage), known.sampling
     reason = answer.stop_reason or ""
     return Completion(
         text="".join(_word(each.text) for each in answer.content if each.type == "text"),
@@ -220,6 +227,14 @@ def _read(answer: _Answer, known: Answered) -> Completion:
         completion_tokens=used.completion,
         model=(answer.model or known.asked)[:200],
         version=known.version,
+        endpoint=known.endpoint,
+        sampling=Sampling(
+            temperature=asked.temperature,
+            top_p=asked.top_p,
+            top_k=asked.top_k,
+            max_tokens=asked.max_tokens or MAX_TOKENS,
+            stop=asked.stop,
+        ),
         cost_usd=None if known.price is None or answer.usage is None else known.price.of(used),
         tries=known.tries,
     )

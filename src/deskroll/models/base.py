@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Protocol
 
 from deskroll.errors import FailureClass, FailureKind, ModelError
-from deskroll.types import Completion, Record
+from deskroll.types import Completion, Record, Sampling
 
 
 class EpisodeClock(Protocol):
@@ -46,22 +46,6 @@ episode_clock: ContextVar[EpisodeClock | None] = ContextVar("episode_clock", def
 """The clock that runs while a model is asked, if any does."""
 
 
-class Sampling(Record, frozen=True):
-    """How an answer is sampled, and what is to be told of its tokens; None: not sent, the server's own default."""
-
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    """The most tokens of the answer."""
-    stop: tuple[str, ...] = ()
-    """Texts before which the answer ends."""
-    seed: int | None = None
-    logprobs: bool = False
-    """Whether the log-probability of each token is asked for."""
-    token_ids: bool = False
-    """Whether token ids are asked for (vLLM's field)."""
-
-
 class ModelCall(Record, frozen=True):
     """What belongs to one call and not to the model: how it is sampled, for whom, and until when."""
 
@@ -71,6 +55,10 @@ class ModelCall(Record, frozen=True):
     """Who asks: calls of one session have most of their messages in common. Empty: nobody in particular."""
     deadline: float | None = None
     """When nobody wants the answer any more, on `clocks.running_time`; None: as long as the settings allow."""
+    endpoint: str = ""
+    """Whom it was led to, as the answer names them; empty: the client's own address."""
+    version: str = ""
+    """Of the weights that answer, where whoever led it there knows; empty: as the answer's header says."""
 
 
 ANY_CALL = ModelCall()

@@ -27,18 +27,18 @@ from deskroll.models.base import (
     ModelForbidden,
     ModelRefused,
     NoClock,
-    Sampling,
     episode_clock,
 )
 from deskroll.models.body import Body
 from deskroll.models.dialect import Answered, Dialect, Request
 from deskroll.models.endpoint import Endpoint, Reply, Unreachable
+from deskroll.models.exact import InexactAnswer, inexact
 from deskroll.models.plugin import SILENT_AFTER_S, ModelPlugin
 from deskroll.models.prices import NO_PRICES, Prices, price_of
 from deskroll.models.retry import pause, retry_after
 from deskroll.models.settings import Address, ModelSettings, Vendor
 from deskroll.models.wire import Unusable, refusal
-from deskroll.types import Completion, Record
+from deskroll.types import Completion, Record, Sampling
 
 _RETRIED = frozenset((408, 409, 425, 429))
 _UNPAID = 402
@@ -51,14 +51,17 @@ _NO_CLOCK = NoClock()
 class _Failed(Exception):
     """One request brought no usable answer; another one may."""
 
-    def __init__(self, cause: str, after: float | None = None) -> None:
+    def __init__(self, cause: str, after: float | None = None, error: type[ModelError] = ModelError) -> None:
         super().__init__(cause)
         self.after = after
+        self.error = error
+        """What it is where no other request is made."""
 
 
 class ModelClient(ModelPlugin):
     """Use with `async with`; any number of calls may run at a time."""
 
+    checks_exact: ClassVar[bool] = True
     dialect: ClassVar[type[Dialect]]
 
     def __init__(
@@ -77,6 +80,7 @@ class ModelClient(ModelPlugin):
         key = None if address.key is None else address.key.get_secret_value()
         self._endpoint = Endpoint(address, dialect.headers(key), settings, self._sink, silent_after)
         self._sampling = settings.sampling
+        self._of_extra = settings.sampling_of_extra()
         self._price = settings.price or price_of(settings.name, prices, None if address.is_ours else address.url)
         self._url = address.path(dialect.path)
 
@@ -92,6 +96,8 @@ class ModelClient(ModelPlugin):
     ) -> Completion:
         """Answer a conversation; see `Model`."""
         sampling = call.sampling or self._sampling
+        if self.settings.exact and not (sampling.logprobs and sampling.token_ids):
+            sampling = msgspec.structs.replace(sampling, logprobs=True, token_ids=True)
         request = self._dialect.request(messages, tools, sampling)
         clock = episode_clock.get() or _NO_CLOCK
         tries, asked = 0, time.perf_counter()
@@ -105,19 +111,19 @@ class ModelClient(ModelPlugin):
                     self._tell_answer(completion, call, time.perf_counter() - asked)
                     return completion  # noqa: TRY300  (inside its slot, as everything of a call)
                 except _Failed as failure:
-                    error, after = self._endpoint.hide_key(str(failure)), failure.after
+                    error, failed = self._endpoint.hide_key(str(failure)), failure
                 except ModelError as refused:
                     self._endpoint.note_failure(str(refused))
                     self._tell_failure(call, tries, str(refused))
                     raise
                 clock.credit(running_time() - begun)
             self._endpoint.note_failure(error)
-            wait = pause(tries, after, base=self.settings.backoff, longest=self.settings.backoff_max)
+            wait = pause(tries, failed.after, base=self.settings.backoff, longest=self.settings.backoff_max)
             left = _left(call)
             if tries > self.settings.retries or (left is not None and wait >= left):
                 self._tell_failure(call, tries, error)
                 times = "once" if tries == 1 else f"{tries} times"
-                raise ModelError(f"{self._who}: asked {times}, without a usable answer; the last time: {error}")
+                raise failed.error(f"{self._who}: asked {times}, without a usable answer; the last time: {error}")
             self._tell_failure(call, tries, error, wait)
             with clock.paused():
                 await asyncio.sleep(wait)
@@ -126,13 +132,21 @@ class ModelClient(ModelPlugin):
         status, headers, body = await self._exchange(request, call)
         if status != 200:
             raise self._refused(status, headers, body)
-        version = headers.get("x-model-version") or headers.get("version") or ""
-        known = Answered(asked=self.settings.name, price=self._price, version=version, seed=sampling.seed, tries=tries)
+        known = Answered(
+            asked=self.settings.name,
+            price=self._price,
+            endpoint=call.endpoint or self.address.shown,
+            version=call.version or headers.get("x-model-version") or headers.get("version") or "",
+            sampling=msgspec.structs.replace(sampling, **self._of_extra) if self._of_extra else sampling,
+            tries=tries,
+        )
         try:
             completion = self._dialect.read(body, known)
         except Unusable as error:
             said = refusal(self._endpoint.without_key(body)).message
             raise _Failed(f"{error}{f'; it says: {said}' if said else ''}") from None
+        if self.settings.exact and (why := inexact(completion)):
+            raise _Failed(f"the answer is not exact: {why}", error=InexactAnswer)
         self._endpoint.note_answer()
         return completion
 

@@ -10,10 +10,9 @@ from typing import ClassVar, Protocol
 
 from pydantic import JsonValue
 
-from deskroll.models.base import Sampling
 from deskroll.models.prices import Tariff
 from deskroll.models.settings import Address, Vendor
-from deskroll.types import Completion, Record
+from deskroll.types import Completion, Record, Sampling
 
 
 class Request(Record, frozen=True):
@@ -31,8 +30,12 @@ class Answered(Record, frozen=True):
     asked: str
     """The model that was asked for."""
     price: Tariff | None = None
+    endpoint: str = ""
+    """Who answered, as it may be shown."""
     version: str = ""
-    seed: int | None = None
+    """Of the weights: the router's word, else a header's."""
+    sampling: Sampling = Sampling()
+    """As it was sent."""
     tries: int = 1
 
 

@@ -12,12 +12,11 @@ from typing import ClassVar
 import msgspec
 from pydantic import JsonValue
 
-from deskroll.models.base import Sampling
 from deskroll.models.client import ModelClient
 from deskroll.models.dialect import Answered, Dialect, Request
 from deskroll.models.settings import OPENAI, Address, Vendor
 from deskroll.models.wire import read_answer
-from deskroll.types import Completion
+from deskroll.types import Completion, Sampling
 
 _HOST = ".openai.com"
 
@@ -64,6 +63,7 @@ class OpenAIChat:
         fields: dict[str, object] = {
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
             self._max_tokens: sampling.max_tokens,
             "stop": sampling.stop or None,
             "logprobs": sampling.logprobs or None,

@@ -31,6 +31,8 @@ class ModelPlugin(Plugin):
 
     protocol: ClassVar[str] = OPENAI_KIND
     """Whose own tools it takes, beside functions."""
+    checks_exact: ClassVar[bool] = False
+    """Whether it sees itself to the setting `exact`, and so asks again; else an inexact answer fails the attempt."""
 
     def __init__(
         self, settings: ModelSettings, *, sink: EventSink | None = None, silent_after: float = SILENT_AFTER_S

@@ -6,20 +6,22 @@ Guarantees: the key is in no repr, no dump and no message. What is left out here
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from pydantic import Field, JsonValue, SecretStr, field_validator
 from yarl import URL
 
 from deskroll.config import Settings
 from deskroll.errors import ConfigError, InputError
 from deskroll.host.listen import Listen
-from deskroll.models.base import Sampling
 from deskroll.models.prices import Price
+from deskroll.types import LogprobsMode, Sampling
 
 PUBLIC_URL = "https://api.openai.com/v1"
 URL_VARIABLE = "OPENAI_BASE_URL"
@@ -28,8 +30,15 @@ _UNIX = "unix:"
 _OURS = ("model", "messages", "tools", "stream", "n")
 """Fields of a request that are not for `extra`: the client itself decides on them."""
 
-SAMPLING = ("temperature", "top_p", "max_tokens", "seed", "stop", "logprobs", "return_token_ids")
+SAMPLING = (
+    "temperature", "top_p", "top_k", "max_tokens", "seed", "stop", "logprobs", "return_token_ids", "logprobs_mode",
+)  # fmt: skip
 """Settings that say how answers are sampled: each call brings its own."""
+_SAMPLING_OF_EXTRA = {
+    "temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "max_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens", "seed": "seed", "stop": "stop", "stop_sequences": "stop",
+    "logprobs": "logprobs", "return_token_ids": "token_ids",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,8 @@ class ModelSettings(Settings):
     """Sampling temperature; None: not sent, the server's default."""
     top_p: float | None = Field(default=None, gt=0, le=1)
     """Probability mass that is sampled from; None: not sent."""
+    top_k: int | None = None
+    """How many of the likeliest tokens are sampled from, where the server takes that; None: not sent."""
     max_tokens: int | None = Field(default=None, ge=1)
     """The most tokens of one completion; None: not sent."""
     seed: int | None = None
@@ -107,6 +118,12 @@ class ModelSettings(Settings):
     """Whether to ask for the log-probability of each token of the completion."""
     return_token_ids: bool = False
     """Whether to ask for token ids (vLLM's field)."""
+    exact: bool = False
+    """Whether to ask for both, and to refuse an answer whose token ids or log-probabilities are missing or cannot be
+    right: it is asked for again, as after any failure. For training; see docs/models.md, Exact tokens."""
+    logprobs_mode: LogprobsMode | None = None
+    """What the server's log-probabilities are of, as it was started: `raw_logprobs` (before temperature, vLLM's
+    default) or `processed_logprobs` (of what was sampled from); kept with every answer, not sent. None: not known."""
     timeout: float = Field(default=300, gt=0, allow_inf_nan=False)
     """The longest that one request may take, in seconds."""
     connect_timeout: float = Field(default=10, gt=0, allow_inf_nan=False)
@@ -142,9 +159,20 @@ class ModelSettings(Settings):
     def sampling(self) -> Sampling:
         """How answers are sampled where a call does not say."""
         return Sampling(
-            temperature=self.temperature, top_p=self.top_p, max_tokens=self.max_tokens, stop=self.stop, seed=self.seed,
-            logprobs=self.logprobs, token_ids=self.return_token_ids,
+            temperature=self.temperature, top_p=self.top_p, top_k=self.top_k, max_tokens=self.max_tokens,
+            stop=self.stop, seed=self.seed, logprobs=self.logprobs or self.exact,
+            token_ids=self.return_token_ids or self.exact, logprobs_mode=self.logprobs_mode,
         )  # fmt: skip
+
+    def sampling_of_extra(self) -> dict[str, object]:
+        """What `extra` says of sampling, by the fields of `Sampling`: it counts, so answers are kept with it."""
+        found: dict[str, object] = {}
+        for name, value in self.extra.items():
+            if (field := _SAMPLING_OF_EXTRA.get(name)) is not None:
+                given = [value] if field == "stop" and isinstance(value, str) else value
+                with contextlib.suppress(msgspec.ValidationError):  # whether such a value is one, the server decides
+                    found[field] = getattr(msgspec.convert({field: given}, Sampling), field)
+        return found
 
     def resolved(self, env: Mapping[str, str], vendor: Vendor = OPENAI) -> Address:
         """Where to ask and with which key, given an environment."""

@@ -135,8 +135,11 @@ def read_answer(body: bytes, known: Answered) -> Completion:
         token_ids=choice.token_ids,
         logprobs=_logprobs(choice.logprobs),
         model=_name(answer.model) or known.asked,
-        version=_name(known.version or answer.system_fingerprint),
-        seed=known.seed,
+        version=_name(known.version),
+        fingerprint=_name(answer.system_fingerprint),
+        endpoint=known.endpoint,
+        sampling=known.sampling,
+        seed=known.sampling.seed,
         cost_usd=None if known.price is None or answer.usage is None else known.price.of(used),
         tries=known.tries,
     )

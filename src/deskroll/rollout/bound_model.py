@@ -11,15 +11,25 @@ from typing import Protocol
 
 import msgspec
 
-from deskroll.models.base import ANY_CALL, Model, ModelCall, Sampling
-from deskroll.types import Completion, EpisodeKey
+from deskroll.errors import plain
+from deskroll.models.base import ANY_CALL, Model, ModelCall
+from deskroll.models.exact import InexactAnswer, inexact
+from deskroll.types import Completion, EpisodeKey, Sampling
 
 
 def call_of(key: EpisodeKey, sampling: Sampling) -> ModelCall:
-    """How an episode asks its model, given how the run samples."""
+    """How an episode asks its model, given how it samples."""
     if sampling.seed is not None:
         sampling = msgspec.structs.replace(sampling, seed=seed_of(key, sampling.seed))
     return ModelCall(sampling=sampling, session=f"{key.phase}/{key.round}/{key.task}/{key.sample}")
+
+
+def over(settings: Sampling, given: Sampling | None) -> Sampling:
+    """What is given, over what the settings say: fields that are as they are by default stay the settings'."""
+    if given is None:
+        return settings
+    fields = {name: getattr(given, name) for name in Sampling.__struct_fields__}
+    return msgspec.structs.replace(settings, **{n: v for n, v in fields.items() if v != getattr(Sampling(), n)})
 
 
 def seed_of(key: EpisodeKey, run_seed: int) -> int:
@@ -41,15 +51,20 @@ class Notes(Protocol):
 class BoundModel:
     """A model that is asked with one attempt's call, unless whoever asks brings another."""
 
-    def __init__(self, model: Model, call: ModelCall) -> None:
+    def __init__(self, model: Model, call: ModelCall, *, exact: bool = False) -> None:
+        """`exact`: an answer whose tokens are not exact is an `InexactAnswer`."""
         self._model = model
         self._call = call
+        self._exact = exact
 
     async def complete(
         self, messages: Sequence[bytes], tools: bytes | None = None, *, call: ModelCall = ANY_CALL
     ) -> Completion:
         """See `Model`."""
-        return await self._model.complete(messages, tools, call=self._call if call is ANY_CALL else call)
+        completion = await self._model.complete(messages, tools, call=self._call if call is ANY_CALL else call)
+        if self._exact and (why := inexact(completion)):
+            raise InexactAnswer(f"model {plain(completion.model, 200)}: its answer is not exact: {why}")
+        return completion
 
 
 class NotedModel:

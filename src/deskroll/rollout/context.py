@@ -38,7 +38,7 @@ from deskroll.importing import file_digest
 from deskroll.models.base import EndpointLoad, Model, ModelCall
 from deskroll.models.plugin import ModelPlugin, model_kind
 from deskroll.models.settings import SAMPLING, ModelSettings
-from deskroll.rollout.bound_model import BoundModel, NotedModel, Notes, call_of
+from deskroll.rollout.bound_model import BoundModel, NotedModel, Notes, call_of, over
 from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.orders import Order, WorkerSetup
 from deskroll.rollout.spec import Definition, EpisodeSpec
@@ -278,7 +278,9 @@ class EpisodeContext:
         return self._agent_kind(context, self._agent_settings)
 
     def _bound(self, order: Order) -> Model:
-        return BoundModel(self._model, call_of(order.key, self.spec.model.sampling))
+        settings, model = self.spec.model, self._model
+        call = call_of(order.key, over(settings.sampling, order.sampling))
+        return BoundModel(model, call, exact=settings.exact and not model.checks_exact)
 
     def _kind(self, env: str) -> tuple[type[Env], object]:
         """The kind of environment of a task that names this one, or none, with its settings."""

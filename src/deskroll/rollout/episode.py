@@ -68,6 +68,7 @@ async def run_episode(live: LiveAttempt, context: EpisodeContext) -> Episode | N
 async def _attempt(live: LiveAttempt, context: EpisodeContext, notes: EpisodeRecorder, desktop: Desktop | None) -> None:
     task, limits = live.order.task, context.spec.limits
     live.begin()
+    notes.begin()
     with boundary(FailureClass.SETUP, f"task {task.id!r}", bug=FailureClass.ENV):
         env = context.env(live.order, desktop, notes)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from deskroll.models.base import EndpointLoad
 from deskroll.store.names import name_of
-from deskroll.types import EpisodeKey, Record, Stage, Task
+from deskroll.types import EpisodeKey, Record, Sampling, Stage, Task
 
 AttemptName = tuple[EpisodeKey, int]
 """An attempt, by its episode and its number."""
@@ -42,6 +42,8 @@ class Order(Record, frozen=True):
     """How long it waited for its permits."""
     isolated: bool = False
     """Whether it must have a process of its own: its last one died."""
+    sampling: Sampling | None = None
+    """How its model is sampled, over what the spec's settings say; None: as they say."""
 
     @property
     def name(self) -> str:

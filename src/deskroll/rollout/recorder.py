@@ -50,6 +50,10 @@ class EpisodeRecorder:
         """Keep a file with the attempt."""
         self.writer.file(name, data)
 
+    def begin(self) -> None:
+        """It has begun: from now on there is something of it to keep."""
+        self.writer.task(self._live.order.task)
+
     def count(self, completion: Completion) -> None:
         """Count an answer that the environment had from a model."""
         self.budget.count(completion)
@@ -155,6 +159,7 @@ class EpisodeRecorder:
             decision, self._pending = self._pending, None
             self._write(decision, Observation())
         live, order = self._live, self._live.order
+        self.writer.task(order.task)  # of one that failed before it began
         episode = Episode(
             key=order.key,
             attempt=order.attempt,

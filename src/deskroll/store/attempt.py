@@ -14,7 +14,7 @@ from deskroll.errors import StoreError, plain
 from deskroll.store import journal, paths
 from deskroll.store.manifest import Manifest, StoredFile, digest, restore_tokens
 from deskroll.store.storage import Storage
-from deskroll.types import Episode, Step
+from deskroll.types import Episode, Step, Task
 
 _step_decoder = msgspec.json.Decoder(Step)
 _messages_decoder = msgspec.json.Decoder(list[msgspec.Raw])
@@ -53,6 +53,15 @@ class AttemptReader:
         if manifest is None:
             return None
         return Episode(**{name: getattr(manifest, name) for name in Episode.__struct_fields__})
+
+    def task(self) -> Task | None:
+        """The task as it was run; None where it was not kept: by older versions, or before it began."""
+        if not self._exists(paths.TASK_JSON):
+            return None
+        try:
+            return msgspec.json.decode(self._read(paths.TASK_JSON), type=Task)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise self._damaged(paths.TASK_JSON, error) from error
 
     def steps(self) -> list[Step]:
         """Its steps, with token ids and log-probabilities."""

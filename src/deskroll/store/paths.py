@@ -14,6 +14,7 @@
         <epoch>-<part>.jsonl   its lines
       episodes/<phase>/<round>/<task>/<sample>/<attempt>/
         episode.json           the manifest: the attempt's own account, and every file with its size and digest
+        task.json              the task as it was run
         steps.jsonl            what was seen, thought, done, at what time
         conversation.json      the messages, as sent
         screens/<n>.png        each distinct screen once, the bytes that the model saw; <n>.jpg where they are a JPEG
@@ -49,6 +50,7 @@ LOCK = ".lock"
 EPISODES = "episodes"
 
 EPISODE_JSON = "episode.json"
+TASK_JSON = "task.json"
 STEPS = "steps.jsonl"
 CONVERSATION = "conversation.json"
 SCREENS = "screens"

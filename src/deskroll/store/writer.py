@@ -29,9 +29,9 @@ from deskroll.store.local import LocalStorage
 from deskroll.store.manifest import Manifest, StoredFile, Tokens, digest
 from deskroll.store.spool import Spool
 from deskroll.store.storage import Storage, store_error
-from deskroll.types import Episode, EpisodeKey, Step
+from deskroll.types import Episode, EpisodeKey, Step, Task
 
-_OURS = frozenset({paths.EPISODE_JSON, paths.STEPS, paths.CONVERSATION, paths.TOKENS})
+_OURS = frozenset({paths.EPISODE_JSON, paths.TASK_JSON, paths.STEPS, paths.CONVERSATION, paths.TOKENS})
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
 _JPEG = b"\xff\xd8\xff"
 _PART = f".{paths.EPISODE_JSON}.part"
@@ -90,6 +90,12 @@ class AttemptWriter:
         await self.close()
 
     # --- while the attempt goes on ---
+
+    def task(self, task: Task) -> None:
+        """Keep the task, once."""
+        if paths.TASK_JSON not in self._files:
+            data = msgspec.json.format(msgspec.json.encode(task), indent=1) + b"\n"
+            self._write(paths.TASK_JSON, data, digest(data).hexdigest())
 
     def message(self, stored: bytes) -> None:
         """Append one message, a JSON object, to the conversation."""

@@ -11,12 +11,12 @@ import pytest
 from deskroll.clocks import running_time
 from deskroll.config import check as check_settings
 from deskroll.errors import ConfigError, ModelError
-from deskroll.models.base import EndpointLoad, ModelCall, Sampling
+from deskroll.models.base import EndpointLoad, ModelCall
 from deskroll.models.messages import Message
 from deskroll.models.plugin import ModelPlugin
 from deskroll.models.settings import ModelSettings
 from deskroll.testing import Chosen, awaited
-from deskroll.types import Completion
+from deskroll.types import Completion, Sampling
 
 QUESTION = [Message.user("Say a word.").sent]
 TOOLS = b'[{"type":"function","function":{"name":"look","description":"Look.","parameters":{"type":"object"}}}]'
