@@ -59,7 +59,7 @@ class AttemptReader:
         if not self._exists(paths.TASK_JSON):
             return None
         try:
-            return msgspec.json.decode(self._read(paths.TASK_JSON), type=Task)
+            return msgspec.json.decode(self.read(paths.TASK_JSON), type=Task)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._damaged(paths.TASK_JSON, error) from error
 
