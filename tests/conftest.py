@@ -26,11 +26,12 @@ LONGEST = ("suites", "rollout/test_nothing_lost", "seeds/test_documents", "deskt
 
 THOROUGH = (
     "agents/test_on_desktops", "contract", "desktops", "envs/interpreter", "envs/limited", "envs/osworld",
-    "envs/test_osworld", "envs/test_python", "envs/test_shell", "envs/test_rag_dense", "osworld", "report/test_html",
-    "rollout/events/test_telemetry", "rollout/test_demand", "rollout/test_failures", "rollout/test_faulty_server",
-    "rollout/test_leftovers", "rollout/test_nothing_lost", "rollout/test_plug_in_files", "rollout/test_pool_gone",
-    "rollout/test_process", "rollout/test_stops", "rollout/test_storage", "seeds", "suites", "test_bad_input",
-    "test_cli", "test_completing", "test_examples", "test_guide", "test_plugins_page", "x11",
+    "envs/test_math_examples", "envs/test_osworld", "envs/test_own_environments", "envs/test_python", "envs/test_shell",
+    "envs/test_rag_dense", "osworld", "report/test_html", "rollout/events/test_telemetry", "rollout/test_demand",
+    "rollout/test_failures", "rollout/test_faulty_server", "rollout/test_leftovers", "rollout/test_nothing_lost",
+    "rollout/test_plug_in_files", "rollout/test_pool_gone", "rollout/test_process", "rollout/test_stops",
+    "rollout/test_storage", "rollout/test_traces", "rollout/test_watchdog", "seeds", "store/test_objects", "suites",
+    "test_bad_input", "test_cli", "test_completing", "test_examples", "test_guide", "test_plugins_page", "x11",
 )  # fmt: skip
 """What paths of tests begin with that `--fast` leaves out: real desktops, sandboxes, many processes, minutes."""
 
