@@ -161,8 +161,8 @@ async def test_who_is_not_there_is_named_with_its_own_variable() -> None:
 
 def test_address_and_key_come_from_variables_of_its_own() -> None:
     env = {"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": "other", "OPENAI_BASE_URL": "http://elsewhere/v1"}
-    endpoint = AnthropicModel(ModelSettings(), env=env).address
-    assert endpoint.shown == "https://api.anthropic.com/v1"
+    assert AnthropicModel(ModelSettings(), env=env).shown == "https://api.anthropic.com/v1"
+    endpoint = ModelSettings().resolved(env, ANTHROPIC)
     assert endpoint.key is not None
     assert endpoint.key.get_secret_value() == KEY
     with pytest.raises(ConfigError, match=r"\$ANTHROPIC_API_KEY"):

@@ -134,7 +134,7 @@ async def test_faults_are_overcome(kind: FaultKind) -> None:
         completions = [await model.complete(QUESTION, TOOLS) for _ in range(10)]
         faults = server.stats.faults[kind]
         assert server.stats.requests == sum(each.tries for each in completions) == 10 + faults
-        load = model.load()
+        load = model.loads()[0]
     assert faults > 0
     assert {each.text for each in completions} == {"see"}
     assert sink.kinds() == ["model.retried"] * faults
@@ -147,7 +147,7 @@ async def test_a_stall_is_timed_out_and_overcome() -> None:
         for _ in range(3):
             assert (await model.complete(QUESTION, TOOLS)).text == "see"
         assert server.stats.faults[FaultKind.STALL] > 0
-        assert model.load().last_error == "no complete answer within 0.3 s"
+        assert model.loads()[0].last_error == "no complete answer within 0.3 s"
 
 
 async def test_what_the_model_itself_gets_wrong_is_not_tried_again() -> None:
@@ -369,7 +369,7 @@ async def test_cancelling_leaves_nothing_behind() -> None:
             return server.stats.in_flight == 5
 
         await eventually(arrived, "all are under way")
-        load = model.load()
+        load = model.loads()[0]
         assert load.in_flight == 5
         assert load.oldest_s > 0
         assert load.since_answer_s is None
@@ -377,7 +377,7 @@ async def test_cancelling_leaves_nothing_behind() -> None:
             call.cancel()
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(result, asyncio.CancelledError) for result in results)
-        assert model.load().in_flight == 0
+        assert model.loads()[0].in_flight == 0
 
         async def gone() -> bool:
             return server.stats.in_flight == 0
@@ -394,7 +394,7 @@ async def test_the_limit_on_requests_holds_and_waiting_costs_no_time() -> None:
             peak = max(peak, server.stats.in_flight)
             await asyncio.wait([calls], timeout=0.01)
         assert [completion.text for completion in await calls] == ["fine"] * 80, "though the last waited for 7.8 s"
-        assert model.load().since_answer_s is not None
+        assert model.loads()[0].since_answer_s is not None
     assert peak == 2
 
 
@@ -502,9 +502,9 @@ async def test_the_key_is_sent_and_never_shown(caplog: pytest.LogCaptureFixture)
         with pytest.raises(ModelRefused) as caught:
             await model.complete(QUESTION)
         assert f"Authorization: Bearer {KEY}" in server.heads[0]
-        shown = [str(caught.value), repr(caught.value), repr(model.load()), repr(sink.events), caplog.text]
+        shown = [str(caught.value), repr(caught.value), repr(model.loads()[0]), repr(sink.events), caplog.text]
         shown += [repr(model.settings), str(model.settings.model_dump()), model.settings.model_dump_json()]
-        shown += [repr(model.address), repr(vars(model))]
+        shown += [repr(model.settings.resolved({})), repr(vars(model)), repr(vars(model)["_line"])]
     assert len(sink.troubles()) == 5
     assert not any(part in text for text in shown for part in (KEY, KEY[:12]))
 

@@ -61,7 +61,7 @@ async def test_an_inexact_answer_is_asked_for_again_and_then_refused(why: str) -
     async with canned(bad) as server, client(server.url, sink, exact=True, retries=1) as model:
         with pytest.raises(InexactAnswer, match=f"asked 2 times.*not exact: {why}") as refused:
             await model.complete(QUESTION)
-        assert model.load().failures == 2
+        assert model.loads()[0].failures == 2
     failure = Failure.of(refused.value)
     assert (failure.failure_class, failure.kind) == (FailureClass.MODEL, FailureKind.INEXACT_ANSWER)
 

@@ -39,7 +39,7 @@ async def test_silence_and_its_end_are_told_once() -> None:
             assert silent.requests == 3
             assert silent.silent_s >= 0.05
             more = asyncio.create_task(model.complete(QUESTION))
-            await until(lambda: model.load().in_flight == 4, "one more waits")
+            await until(lambda: model.loads()[0].in_flight == 4, "one more waits")
             gate.open.set()
             await asyncio.gather(*asked, more)
             gate.open.clear()

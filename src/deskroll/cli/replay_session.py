@@ -39,9 +39,10 @@ async def conduct(source: Source, tolerance: float, output: Path | None, *, scor
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="deskroll-replay-"))
         stack.enter_context(LogLines(console))
         models = await stack.enter_async_context(Models())
-        config = await models.answering(source.replay_config(folder, score=score))
+        config = source.replay_config(folder, score=score)
+        await models.answering(config)
         try:
-            async with Session.open(config, [source.task]) as session:
+            async with Session.open(config, [source.task], models=models) as session:
                 async with Progress(console, session.status).shown():
                     outcomes = await interrupts.guarded(session, session.run())
                 if not outcomes:

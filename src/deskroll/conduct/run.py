@@ -68,13 +68,15 @@ async def conduct(
     async with AsyncExitStack() as stack:
         stack.enter_context(outlasting_main_thread())
         interrupts = stack.enter_context(Interrupts(console))
-        config = await (await stack.enter_async_context(Models())).answering(config)
+        models = await stack.enter_async_context(Models())
+        await models.answering(config)
         if not quiet:
             stack.enter_context(LogLines(console))
         if blind := unjudged(config, tasks):
             _log.warning("%s", blind)
         try:
-            session = await stack.enter_async_context(Session.open(config, tasks, resume=root, force=force))
+            opening = Session.open(config, tasks, resume=root, force=force, models=models)
+            session = await stack.enter_async_context(opening)
         except (StoreError, NoDesktop) as error:  # its folder, or its pool: a run that cannot begin is bad input
             raise InputError(str(error)) from error
         _tell(console, f"run {session.store.info.run_id} in {session.folder}")

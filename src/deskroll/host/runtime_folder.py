@@ -21,7 +21,7 @@ from deskroll.host.owner import host_mark, is_left, owner_mark
 
 LONGEST_SOCKET_PATH = 107
 """Bytes; what lies under the root are mostly sockets."""
-_KINDS = ("sim", "evaluator")
+_KINDS = ("sim", "evaluator", "router")
 
 
 def runtime_root() -> Path:

@@ -1,9 +1,10 @@
-"""ModelClient: a `Model` behind HTTP: an `Endpoint`, a `Dialect`, and patience.
+"""ModelClient: a `Model` behind HTTP: patience over a `Line` to a server, or to many.
 
-Guarantees: a request that fails for the server's or the network's sake is made again, with pauses; what is refused for
-good is not. Every call ends with a completion, with `ModelError` (the server's fault), `ModelRefused` (asking again is
-useless) or `ContextTooLong` (the agent's fault), or is cancelled. A pause before a retry, or the wait for a permit,
-costs nothing of a request's time.
+Guarantees: a request that fails for the server's or the network's sake is made again, with pauses, and where there are
+several servers perhaps elsewhere; what is refused for good is not. Every call ends with a completion, with `ModelError`
+(the server's fault), `ModelRefused` (asking again is useless) or `ContextTooLong` (the agent's fault), or is cancelled.
+A pause before a retry, or the wait for a permit or a server, costs nothing of a request's time. Behind a router nobody
+fails because servers start, refresh or are down for a moment: such tries do not count, for `server_wait` at the most.
 """
 
 from __future__ import annotations
@@ -11,51 +12,31 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import ClassVar, Self
 
 import msgspec
 
 from deskroll.clocks import running_time
-from deskroll.errors import ModelError, plain
+from deskroll.errors import ModelError
 from deskroll.events import EventSink, ModelAnswered, ModelFailed, ModelRetried
-from deskroll.models.base import (
-    ANY_CALL,
-    ContextTooLong,
-    EndpointLoad,
-    ModelCall,
-    ModelForbidden,
-    ModelRefused,
-    NoClock,
-    episode_clock,
-)
-from deskroll.models.body import Body
-from deskroll.models.dialect import Answered, Dialect, Request
-from deskroll.models.endpoint import Endpoint, Reply, Unreachable
-from deskroll.models.exact import InexactAnswer, inexact
+from deskroll.models.base import ANY_CALL, EndpointLoad, EpisodeClock, ModelCall, NoClock, episode_clock
+from deskroll.models.dialect import Dialect
+from deskroll.models.endpoint import Endpoint
+from deskroll.models.exchange import Exchange, Failed, left_of
+from deskroll.models.line import Asked, DirectLine, Line, RoutedLine
 from deskroll.models.plugin import SILENT_AFTER_S, ModelPlugin
 from deskroll.models.prices import NO_PRICES, Prices, price_of
-from deskroll.models.retry import pause, retry_after
-from deskroll.models.settings import Address, ModelSettings, Vendor
-from deskroll.models.wire import Unusable, refusal
-from deskroll.types import Completion, Record, Sampling
+from deskroll.models.retry import pause
+from deskroll.models.router.own import open_own_router
+from deskroll.models.router.roster import Outcome
+from deskroll.models.settings import Address, ModelSettings
+from deskroll.types import Completion, Sampling
 
-_RETRIED = frozenset((408, 409, 425, 429))
-_UNPAID = 402
-_FORBIDDEN = (401, 404)
-"""Nobody who asks is answered; a 403 may be about this one request, whose text a gateway has flagged."""
-_CHECK_S = 30.0
 _NO_CLOCK = NoClock()
-
-
-class _Failed(Exception):
-    """One request brought no usable answer; another one may."""
-
-    def __init__(self, cause: str, after: float | None = None, error: type[ModelError] = ModelError) -> None:
-        super().__init__(cause)
-        self.after = after
-        self.error = error
-        """What it is where no other request is made."""
+_AWAY = (Outcome.UNREACHABLE, Outcome.UNAVAILABLE)
+"""What is no try where a router waits for servers to come back."""
 
 
 class ModelClient(ModelPlugin):
@@ -74,22 +55,24 @@ class ModelClient(ModelPlugin):
         env: Mapping[str, str] = os.environ,
     ) -> None:
         super().__init__(settings, sink=sink, silent_after=silent_after)
-        dialect = self.dialect
-        self.address = address = settings.resolved(env, dialect.vendor)
-        self._dialect = dialect(settings.name, address, settings.extra)
-        key = None if address.key is None else address.key.get_secret_value()
-        self._endpoint = Endpoint(address, dialect.headers(key), settings, self._sink, silent_after)
+        self._silent_after = silent_after
+        self._prices = prices
         self._sampling = settings.sampling
-        self._of_extra = settings.sampling_of_extra()
-        self._price = settings.price or price_of(settings.name, prices, None if address.is_ours else address.url)
-        self._url = address.path(dialect.path)
+        self._stack = AsyncExitStack()
+        self._line: Line
+        if settings.pool:
+            self._line, self._shown = RoutedLine(settings.pool, self._speak), settings.pool
+            self._priced = settings.price or price_of(settings.name, prices, None)
+        else:
+            exchange = self._speak(settings.resolved(env, self.dialect.vendor), settings.name)
+            self._line, self._shown, self._priced = DirectLine(exchange), exchange.address.shown, exchange.price
 
     async def __aenter__(self) -> Self:
-        await self._endpoint.__aenter__()
+        await self._line.open(self._stack)
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._endpoint.__aexit__()
+        await self._stack.aclose()
 
     async def complete(
         self, messages: Sequence[bytes], tools: bytes | None = None, *, call: ModelCall = ANY_CALL
@@ -98,87 +81,73 @@ class ModelClient(ModelPlugin):
         sampling = call.sampling or self._sampling
         if self.settings.exact and not (sampling.logprobs and sampling.token_ids):
             sampling = msgspec.structs.replace(sampling, logprobs=True, token_ids=True)
-        request = self._dialect.request(messages, tools, sampling)
         clock = episode_clock.get() or _NO_CLOCK
-        tries, asked = 0, time.perf_counter()
+        tries, begun, away_since = 0, time.perf_counter(), None
         while True:
             tries += 1
-            async with self._endpoint.slot(clock):
-                begun = running_time()
-                try:
-                    with clock.asking():
-                        completion = await self._ask(request, sampling, tries, call)
-                    self._tell_answer(completion, call, time.perf_counter() - asked)
-                    return completion  # noqa: TRY300  (inside its slot, as everything of a call)
-                except _Failed as failure:
-                    error, failed = self._endpoint.hide_key(str(failure)), failure
-                except ModelError as refused:
-                    self._endpoint.note_failure(str(refused))
-                    self._tell_failure(call, tries, str(refused))
-                    raise
-                clock.credit(running_time() - begun)
-            self._endpoint.note_failure(error)
-            wait = pause(tries, failed.after, base=self.settings.backoff, longest=self.settings.backoff_max)
-            left = _left(call)
-            if tries > self.settings.retries or (left is not None and wait >= left):
-                self._tell_failure(call, tries, error)
-                times = "once" if tries == 1 else f"{tries} times"
-                raise failed.error(f"{self._who}: asked {times}, without a usable answer; the last time: {error}")
-            self._tell_failure(call, tries, error, wait)
+            async with self._line.ticket(call.session, clock) as asked:
+                failed = await self._try(asked, messages, tools, sampling, call, clock, tries)
+                if isinstance(failed, Completion):
+                    self._tell_answer(asked, failed, call, time.perf_counter() - begun)
+                    return failed
+            away = self._line.patient and failed.outcome in _AWAY
+            if away:
+                away_since, tries = away_since or running_time(), tries - 1
+                over, wait = running_time() - away_since > self.settings.server_wait, 0.0
+            else:
+                wait = pause(tries, failed.after, base=self.settings.backoff, longest=self.settings.backoff_max)
+                over = tries > self.settings.retries
+            left = left_of(call)
+            if over or (left is not None and wait >= left):
+                self._tell_failure(asked, call, tries, str(failed))
+                raise failed.error(_given_up(asked, tries, failed))
+            self._tell_failure(asked, call, tries, str(failed), wait)
             with clock.paused():
                 await asyncio.sleep(wait)
 
-    async def _ask(self, request: Request, sampling: Sampling, tries: int, call: ModelCall) -> Completion:
-        status, headers, body = await self._exchange(request, call)
-        if status != 200:
-            raise self._refused(status, headers, body)
-        known = Answered(
-            asked=self.settings.name,
-            price=self._price,
-            endpoint=call.endpoint or self.address.shown,
-            version=call.version or headers.get("x-model-version") or headers.get("version") or "",
-            sampling=msgspec.structs.replace(sampling, **self._of_extra) if self._of_extra else sampling,
-            tries=tries,
-        )
+    async def _try(
+        self,
+        asked: Asked,
+        messages: Sequence[bytes],
+        tools: bytes | None,
+        sampling: Sampling,
+        call: ModelCall,
+        clock: EpisodeClock,
+        tries: int,
+    ) -> Completion | Failed:
+        """One request; what failed and may be tried again is no error yet."""
+        exchange, begun = asked.exchange, running_time()
+        if asked.version:
+            call = msgspec.structs.replace(call, version=asked.version)
+        request = exchange.request(messages, tools, sampling)
         try:
-            completion = self._dialect.read(body, known)
-        except Unusable as error:
-            said = refusal(self._endpoint.without_key(body)).message
-            raise _Failed(f"{error}{f'; it says: {said}' if said else ''}") from None
-        if self.settings.exact and (why := inexact(completion)):
-            raise _Failed(f"the answer is not exact: {why}", error=InexactAnswer)
-        self._endpoint.note_answer()
+            with clock.asking():
+                completion = await exchange.ask(request, sampling, tries, call)
+        except Failed as failure:
+            failure.args = (exchange.endpoint.hide_key(str(failure)),)
+            asked.outcome, asked.error = failure.outcome, str(failure)
+            exchange.endpoint.note_failure(asked.error)
+            clock.credit(running_time() - begun)
+            return failure
+        except ModelError as refused:
+            asked.outcome = Outcome.ANSWERED  # in words of refusal
+            exchange.endpoint.note_failure(str(refused))
+            self._tell_failure(asked, call, tries, str(refused))
+            raise
+        asked.outcome = Outcome.ANSWERED
         return completion
-
-    async def _exchange(self, request: Request, call: ModelCall) -> Reply:
-        seconds, left = self.settings.timeout, _left(call)
-        if left is not None:
-            seconds = min(seconds, max(0.0, left))
-        try:
-            return await self._endpoint.post(self._url, Body(request.parts), request.headers, seconds)
-        except Unreachable as error:
-            raise _Failed(str(error)) from None
-
-    def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError | _Failed:
-        said = refusal(self._endpoint.without_key(body))
-        what = self._endpoint.hide_key(f"status {status}{f': {said.message}' if said.message else ''}")
-        unpaid = status == _UNPAID or (status < 500 and said.no_quota)
-        if (status in _RETRIED or status >= 500) and not unpaid:
-            return _Failed(what, retry_after(headers))
-        message = f"{self._who} refused: {what}{_advice(status, self.address, self._dialect.vendor, unpaid=unpaid)}"
-        if status in (400, 413, 422) and said.too_long:
-            return ContextTooLong(message, status)
-        return ModelForbidden(message, status) if unpaid or status in _FORBIDDEN else ModelRefused(message, status)
 
     @property
     def shown(self) -> str:
         """See `ModelPlugin`."""
-        return self.address.shown
+        return self._shown
 
     @classmethod
     def place(cls, settings: ModelSettings) -> str:
         """See `ModelPlugin`."""
-        return settings.base_url or f"${cls.dialect.vendor.url_variable}, or the public API"
+        if settings.endpoints:
+            return f"{len(settings.endpoints)} servers"
+        return settings.pool or settings.base_url or f"${cls.dialect.vendor.url_variable}, or the public API"
 
     @classmethod
     def how_to_reach(cls, name: str) -> str:
@@ -189,48 +158,57 @@ class ModelClient(ModelPlugin):
     @property
     def knows_price(self) -> bool:
         """Whether the cost of an answer can be told."""
-        return self._price is not None
+        return self._priced is not None
 
-    def load(self) -> EndpointLoad:
-        """What goes on at this moment."""
-        return self._endpoint.load()
+    def loads(self) -> tuple[EndpointLoad, ...]:
+        """What goes on at each server at this moment."""
+        return self._line.loads()
+
+    def end_session(self, session: str) -> None:
+        """See `ModelPlugin`."""
+        self._line.end_session(session)
 
     async def check(self) -> tuple[str, ...]:
-        """Whether endpoint and key work: the names of the models that it lists, none where it has no list."""
-        limit = min(_CHECK_S, self.settings.timeout)
-        url = self.address.path("models").update_query(self._dialect.models_query)
-        try:
-            status, headers, body = await self._endpoint.get(url, limit)
-        except Unreachable as error:
-            raise ModelError(f"{self._who}: {self._endpoint.hide_key(str(error))}") from None
-        if status in (404, 405, 501):
-            return ()
-        if status != 200:
-            refused = self._refused(status, headers, body)
-            raise refused if isinstance(refused, ModelError) else ModelError(f"{self._who}: {refused}")
-        try:
-            return tuple(model.id for model in msgspec.json.decode(body, type=_Models).data)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            return ()
+        """Whether it can be asked: the names of the models that are there, none where there is no list."""
+        return await self._line.check()
 
-    @property
-    def _who(self) -> str:
-        return f"model {plain(self.settings.name, 200)} at {self.address.shown}"
+    @classmethod
+    @asynccontextmanager
+    async def serve(
+        cls, settings: ModelSettings, name: str, sink: EventSink | None = None
+    ) -> AsyncIterator[ModelSettings]:
+        """With a router of its own where there are several servers, or a limit on what is open over all processes."""
+        cls.check_settings(settings, name)
+        if settings.pool or (settings.endpoints is None and settings.max_in_flight is None):
+            yield settings
+            return
+        async with open_own_router(settings, cls.dialect.vendor, sink) as pool:
+            yield settings.model_copy(update={"pool": pool, "base_url": "", "endpoints": None, "max_in_flight": None})
 
-    def _tell_failure(self, call: ModelCall, tries: int, cause: str, wait: float | None = None) -> None:
+    def _speak(self, address: Address, model: str, over: Exchange | None = None) -> Exchange:
+        """An exchange with that address about that model, over the connections of another where there is one."""
+        key = None if address.key is None else address.key.get_secret_value()
+        dialect = self.dialect(model, address, self.settings.extra)
+        endpoint = Endpoint(address, dialect.headers(key), self.settings, self._sink, self._silent_after)
+        price = self.settings.price or price_of(
+            self.settings.name, self._prices, None if address.is_ours else address.url
+        )
+        return Exchange(endpoint if over is None else over.endpoint, dialect, self.settings, model, price)
+
+    def _tell_failure(self, asked: Asked, call: ModelCall, tries: int, cause: str, wait: float | None = None) -> None:
         """A request brought nothing; it is made again after a wait, where there is one."""
-        endpoint, model, session = self.address.shown, self.settings.name, call.session
+        endpoint, model, session = asked.exchange.address.shown, asked.exchange.model, call.session
         self._sink.emit(
             ModelFailed(endpoint=endpoint, model=model, reason=cause, tries=tries, session=session)
             if wait is None
             else ModelRetried(endpoint=endpoint, model=model, reason=cause, tries=tries, pause_s=wait, session=session)
         )
 
-    def _tell_answer(self, completion: Completion, call: ModelCall, seconds: float) -> None:
+    def _tell_answer(self, asked: Asked, completion: Completion, call: ModelCall, seconds: float) -> None:
         self._sink.emit(
             ModelAnswered(
-                endpoint=self.address.shown,
-                model=self.settings.name,
+                endpoint=asked.exchange.address.shown,
+                model=asked.exchange.model,
                 session=call.session,
                 seconds=seconds,
                 tries=completion.tries,
@@ -240,30 +218,6 @@ class ModelClient(ModelPlugin):
         )
 
 
-class _Listed(Record, frozen=True):
-    id: str
-
-
-class _Models(Record, frozen=True):
-    data: tuple[_Listed, ...] = ()
-
-
-def _left(call: ModelCall) -> float | None:
-    return None if call.deadline is None else call.deadline - running_time()
-
-
-def _advice(status: int, address: Address, vendor: Vendor, *, unpaid: bool) -> str:
-    if unpaid:
-        return " (the account has no quota left: asking again does not help)"
-    if status == 403:
-        return " (if every request is refused, check the key and the model)"
-    if status == 401:
-        known = "the key is not accepted" if address.key is not None else "no key is set"
-        return f" ({known}: set api_key, or ${vendor.key_variable})"
-    if status == 404 and address.url.path in ("", "/"):
-        return f" (base_url has no path; most servers want one: {address.url.with_query(None) / 'v1'}?)"
-    if status == 404:
-        return " (are the model's name and base_url right?)"
-    if 300 <= status < 400:
-        return " (redirects are not followed, for the key would travel with them: set base_url to the final address)"
-    return ""
+def _given_up(asked: Asked, tries: int, failed: Failed) -> str:
+    times = "once" if tries == 1 else f"{tries} times"
+    return f"{asked.exchange.who}: asked {times}, without a usable answer; the last time: {failed}"

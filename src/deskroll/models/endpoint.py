@@ -12,6 +12,7 @@ import itertools
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
@@ -26,7 +27,7 @@ from deskroll.models.settings import Address, ModelSettings, is_loopback
 from deskroll.models.silence import SilenceWatch
 
 _KEEPALIVE_S = 15.0
-_NO_WAIT = nullcontext()
+T = TypeVar("T")
 _HEADERS = {
     "Accept": "application/json",
     "Accept-Encoding": "identity",
@@ -39,6 +40,11 @@ Reply = tuple[int, Mapping[str, str], bytes]
 
 class Unreachable(Exception):
     """A request brought no answer; the text says why, without addresses and headers."""
+
+    def __init__(self, cause: str, *, unconnected: bool = False) -> None:
+        super().__init__(cause)
+        self.unconnected = unconnected
+        """Whether there was not even a connection."""
 
 
 class Endpoint:
@@ -83,9 +89,9 @@ class Endpoint:
         if session is not None:
             await session.close()
 
-    def slot(self, clock: EpisodeClock) -> AbstractAsyncContextManager[None]:
-        """A permit for one open request; the wait for it is nobody's time."""
-        return _NO_WAIT if self._permits is None else _held(self._permits, clock)
+    def slot(self, clock: EpisodeClock, what: T) -> AbstractAsyncContextManager[T]:
+        """A permit for one open request; the wait for it is nobody's time. The block is given `what`."""
+        return nullcontext(what) if self._permits is None else _held(self._permits, clock, what)
 
     async def post(self, url: URL, body: Body, headers: Mapping[str, str] | None, seconds: float) -> Reply:
         """Ask; raises `Unreachable`."""
@@ -100,7 +106,7 @@ class Endpoint:
             ):
                 return response.status, response.headers, await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(self._cause(error, seconds)) from None
+            raise self._unreachable(error, seconds) from None
         finally:
             del self._open[serial]
 
@@ -111,7 +117,7 @@ class Endpoint:
             async with self._live().get(url, timeout=timeout, allow_redirects=False) as response:
                 return response.status, response.headers, await self._read(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(self._cause(error, seconds)) from None
+            raise self._unreachable(error, seconds) from None
 
     def note_answer(self) -> None:
         """A request brought what was asked for."""
@@ -160,6 +166,9 @@ class Endpoint:
                 raise ModelError(f"{self.address.shown} answered with more than {self._most_mb:g} MB")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def _unreachable(self, error: BaseException, seconds: float) -> Unreachable:
+        return Unreachable(self._cause(error, seconds), unconnected=isinstance(error, aiohttp.ClientConnectorError))
+
     def _cause(self, error: BaseException, seconds: float) -> str:
         """What went wrong with a connection, without what aiohttp would tell of addresses and headers."""
         hint = f" (is the server up, and is base_url, or ${self.address.variable}, right?)"
@@ -182,11 +191,11 @@ class Endpoint:
 
 
 @asynccontextmanager
-async def _held(permits: asyncio.Semaphore, clock: EpisodeClock) -> AsyncIterator[None]:
+async def _held(permits: asyncio.Semaphore, clock: EpisodeClock, what: T) -> AsyncIterator[T]:
     with clock.paused():
         await permits.acquire()
     try:
-        yield
+        yield what
     finally:
         permits.release()
 

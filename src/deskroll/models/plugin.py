@@ -64,9 +64,12 @@ class ModelPlugin(Plugin):
         """Whether the cost of an answer can be told."""
         return self.settings.price is not None
 
-    def load(self) -> EndpointLoad:
-        """What goes on at this moment."""
-        return EndpointLoad(url=self.shown)
+    def loads(self) -> tuple[EndpointLoad, ...]:
+        """What goes on at this moment at each server that answers for it."""
+        return (EndpointLoad(url=self.shown),)
+
+    def end_session(self, session: str) -> None:
+        """The attempt whose calls were of this session is over."""
 
     async def check(self) -> tuple[str, ...]:
         """Whether it can be asked at all: the names of the models that are there, none where there is no list."""
@@ -89,7 +92,9 @@ class ModelPlugin(Plugin):
 
     @classmethod
     @asynccontextmanager
-    async def serve(cls, settings: ModelSettings, name: str) -> AsyncIterator[ModelSettings]:
+    async def serve(
+        cls, settings: ModelSettings, name: str, sink: EventSink | None = None
+    ) -> AsyncIterator[ModelSettings]:
         """Have it answer for the length of a run, where that takes more than asking: the settings to ask it with."""
         cls.check_settings(settings, name)
         yield settings

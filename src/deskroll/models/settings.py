@@ -9,18 +9,22 @@ from __future__ import annotations
 import contextlib
 import functools
 import ipaddress
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import msgspec
-from pydantic import Field, JsonValue, SecretStr, field_validator
+from pydantic import Field, JsonValue, SecretStr, field_validator, model_validator
 from yarl import URL
 
 from deskroll.config import Settings
 from deskroll.errors import ConfigError, InputError
 from deskroll.host.listen import Listen
 from deskroll.models.prices import Price
+from deskroll.models.router.endpoints import EndpointSettings
+from deskroll.models.router.roster import AFFINITY_MARGIN
 from deskroll.types import LogprobsMode, Sampling
 
 PUBLIC_URL = "https://api.openai.com/v1"
@@ -97,6 +101,15 @@ class ModelSettings(Settings):
     """Options of that kind, where it has such."""
     base_url: str = ""
     """Where the model is served, e.g. http://127.0.0.1:8000/v1; empty: $OPENAI_BASE_URL, else OpenAI's public API."""
+    endpoints: tuple[EndpointSettings, ...] | None = None
+    """Several servers that answer for the model, instead of base_url; None: there is one."""
+    pool: str = ""
+    """A pool of servers that runs elsewhere, instead of base_url: unix:PATH, or HOST:PORT with $DESKROLL_TOKEN."""
+    server_wait: float = Field(default=900, gt=0, allow_inf_nan=False)
+    """With several servers, or a pool: how long a request waits while none can be asked, in seconds."""
+    affinity_margin: int = Field(default=AFFINITY_MARGIN, ge=0)
+    """With several: how many more open requests than the least busy one the server of an attempt's last request may
+    have before the next one goes elsewhere."""
     api_key: SecretStr | None = None
     """The key; None: $OPENAI_API_KEY, and where that is not set either, none is sent."""
     temperature: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -148,6 +161,17 @@ class ModelSettings(Settings):
             read_address(value, "base_url")
         return value
 
+    @model_validator(mode="after")
+    def _check_servers(self) -> Self:
+        given = [name for name in ("base_url", "endpoints", "pool") if getattr(self, name) not in ("", None)]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)}: only one of them says where the model is")
+        if self.pool:
+            Listen.parse(self.pool)
+        if self.endpoints is not None:
+            _check_endpoints(self.endpoints)
+        return self
+
     @field_validator("extra")
     @classmethod
     def _check_extra(cls, value: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -182,14 +206,23 @@ class ModelSettings(Settings):
         key = key.strip()
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(f"the API key (api_key, or ${vendor.key_variable}) holds characters that no key has")
-        return read_address(given or vendor.url, origin, SecretStr(key) if key else None, vendor.url_variable)
+        return read_address(given or vendor.url, origin, key, vendor.url_variable)
 
 
-def read_address(text: str, origin: str, key: SecretStr | None = None, variable: str = URL_VARIABLE) -> Address:
+def _check_endpoints(endpoints: Sequence[EndpointSettings]) -> None:
+    if not endpoints:
+        raise ValueError("endpoints is empty: name a server, or leave it out")
+    shown = [read_address(each.url, f"endpoints.{number}.url").shown for number, each in enumerate(endpoints)]
+    if twice := [url for url, count in Counter(shown).items() if count > 1]:
+        raise ValueError(f"endpoints: {twice[0]} is there twice")
+
+
+def read_address(text: str, origin: str, key: str = "", variable: str = URL_VARIABLE) -> Address:
     """The address that is written there: http://HOST:PORT/v1, or unix:PATH; `origin` names it in errors."""
+    secret = SecretStr(key) if key else None
     if text.strip().startswith(_UNIX):
-        return Address(URL("http://localhost/v1"), key, variable, Listen.parse(text.strip()).path)
-    return Address(_url(text, origin), key, variable)
+        return Address(URL("http://localhost/v1"), secret, variable, Listen.parse(text.strip()).path)
+    return Address(_url(text, origin), secret, variable)
 
 
 def _url(text: str, origin: str) -> URL:

@@ -21,7 +21,12 @@ def call_of(key: EpisodeKey, sampling: Sampling) -> ModelCall:
     """How an episode asks its model, given how it samples."""
     if sampling.seed is not None:
         sampling = msgspec.structs.replace(sampling, seed=seed_of(key, sampling.seed))
-    return ModelCall(sampling=sampling, session=f"{key.phase}/{key.round}/{key.task}/{key.sample}")
+    return ModelCall(sampling=sampling, session=session_of(key))
+
+
+def session_of(key: EpisodeKey) -> str:
+    """The name under which an episode asks its model."""
+    return f"{key.phase}/{key.round}/{key.task}/{key.sample}"
 
 
 def over(settings: Sampling, given: Sampling | None) -> Sampling:

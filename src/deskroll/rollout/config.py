@@ -26,6 +26,7 @@ FREE = frozenset({
 resume may change them. It compares the tasks themselves."""
 FREE_MODEL = frozenset({
     "base_url", "api_key", "timeout", "connect_timeout", "retries", "backoff", "backoff_max", "max_in_flight",
+    "endpoints", "pool", "server_wait", "affinity_margin",
     "max_answer_mb", "price", "exact",
 })  # fmt: skip
 

@@ -38,7 +38,7 @@ from deskroll.importing import file_digest
 from deskroll.models.base import EndpointLoad, Model, ModelCall
 from deskroll.models.plugin import ModelPlugin, model_kind
 from deskroll.models.settings import SAMPLING, ModelSettings
-from deskroll.rollout.bound_model import BoundModel, NotedModel, Notes, call_of, over
+from deskroll.rollout.bound_model import BoundModel, NotedModel, Notes, call_of, over, session_of
 from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.orders import Order, WorkerSetup
 from deskroll.rollout.spec import Definition, EpisodeSpec
@@ -153,7 +153,7 @@ class ProcessContext:
 
     def endpoints(self) -> tuple[EndpointLoad, ...]:
         """How the models' servers do."""
-        return tuple(client.load() for client, _ in self._clients.values())
+        return tuple(load for client, _ in self._clients.values() for load in client.loads())
 
     async def close_shared(self) -> None:
         """End what environments share among the attempts of this process."""
@@ -192,11 +192,11 @@ class EpisodeContext:
         _check_files(definition.plug_ins)
         spec, keys = check(EpisodeSpec, definition.spec, "spec"), definition.keys
         with foreign_code("the agent or the environment"):
-            share, kind = process.setup.share, agents_model(agent_kind(spec.agent), spec.model)
-            model = judge = await process.client(_with_key(spec.model, keys.model, share), keys.model, kind)
+            kind = agents_model(agent_kind(spec.agent), spec.model)
+            model = judge = await process.client(_with_key(spec.model, keys.model), keys.model, kind)
             if spec.judge is not None:
                 kind = model_kind(spec.judge)
-                judge = await process.client(_with_key(spec.judge, keys.judge, share), keys.judge, kind)
+                judge = await process.client(_with_key(spec.judge, keys.judge), keys.judge, kind)
             context = cls(spec, process, model, judge, definition.folder)
         context.traces = Traces.of_spec(definition, whole=process.show_traces)
         return context
@@ -252,8 +252,12 @@ class EpisodeContext:
 
     def silence(self, unanswered_s: float) -> float:
         """For how long the model's server has answered nobody, of the time for which a request was not answered."""
-        since = self._model.load().since_answer_s
-        return unanswered_s if since is None else min(unanswered_s, since)
+        answered = [load.since_answer_s for load in self._model.loads() if load.since_answer_s is not None]
+        return min((unanswered_s, *answered))
+
+    def end_session(self, order: Order) -> None:
+        """An attempt is over: its calls of the model belong together no more."""
+        self._model.end_session(session_of(order.key))
 
     def agent(self, order: Order, env: Env, tools: Sequence[Tool], log: AttemptWriter) -> Agent:
         """The agent of one attempt."""
@@ -291,12 +295,9 @@ class EpisodeContext:
         return self._envs[name]
 
 
-def _with_key(settings: ModelSettings, key: str, share: int) -> ModelSettings:
-    """A model's settings with its key, and with this process's share of the requests that may be open."""
-    update: dict[str, object] = {"api_key": SecretStr(key) if key else None}
-    if settings.max_in_flight is not None:
-        update["max_in_flight"] = max(1, settings.max_in_flight // share)
-    return settings.model_copy(update=update)
+def _with_key(settings: ModelSettings, key: str) -> ModelSettings:
+    """A model's settings with its key."""
+    return settings.model_copy(update={"api_key": SecretStr(key) if key else None})
 
 
 def _check_files(plug_ins: Mapping[str, str]) -> None:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from deskroll.agents import NO_MODEL, agent_kind, agents_model
 from deskroll.errors import ConfigError, DeskrollError, ModelError
+from deskroll.events import Event, EventSink
 from deskroll.models.base import ModelRefused
 from deskroll.models.listed import is_listed, unlisted
 from deskroll.models.plugin import ModelPlugin, model_kind
@@ -21,6 +22,7 @@ from deskroll.rollout.spec import EpisodeSpec, key_of
 
 _log = logging.getLogger(__name__)
 _CHECK_S = 15.0
+_MOST_KEPT = 1000
 Spec = TypeVar("Spec", bound=EpisodeSpec)
 _Answer = asyncio.Future[tuple[ModelSettings, bool]]
 """The settings to ask it with, and whether its price is known."""
@@ -30,6 +32,7 @@ class Models:
     """Use with `async with`."""
 
     def __init__(self) -> None:
+        self._events = LateSink()
         self._answers: dict[tuple[str, ...], _Answer] = {}
         """One for each distinct model: a name, an address and a task that waits, for as long as the block lasts."""
         self._keepers: dict[asyncio.Task[None], _Answer] = {}
@@ -50,22 +53,36 @@ class Models:
             if not keeper.cancelled():
                 keeper.result()
 
+    def tell(self, sink: EventSink) -> None:
+        """Tell this sink what happens to servers, and what has so far."""
+        self._events.lead_to(sink)
+
+    async def serving(self, spec: Spec) -> Spec:
+        """The spec with models that are served, where that takes more than asking; whether they answer shows."""
+        return await self._found(spec, asked=False)
+
     async def answering(self, spec: Spec) -> Spec:
-        """The spec with models that answer."""
+        """The spec with models that are served and answer."""
+        return await self._found(spec, asked=True)
+
+    async def _found(self, spec: Spec, *, asked: bool) -> Spec:
         limits = (name for name in ("max_cost_usd", "run_cost_usd") if getattr(spec.limits, name, None) is not None)
         limited, found = next(limits, ""), {}
         if (agent := agent_kind(spec.agent)).protocol != NO_MODEL:
-            found["model"] = await self._answer("model", spec.model, agents_model(agent, spec.model), limited)
+            found["model"] = await self._answer("model", spec.model, agents_model(agent, spec.model), limited, asked)
         if spec.judge is not None and spec.evaluate:
-            found["judge"] = await self._answer("judge", spec.judge, model_kind(spec.judge, name="judge"), limited)
+            kind = model_kind(spec.judge, name="judge")
+            found["judge"] = await self._answer("judge", spec.judge, kind, limited, asked)
         return spec.model_copy(update=found)
 
-    async def _answer(self, name: str, model: ModelSettings, kind: type[ModelPlugin], limited: str) -> ModelSettings:
+    async def _answer(
+        self, name: str, model: ModelSettings, kind: type[ModelPlugin], limited: str, asked: bool
+    ) -> ModelSettings:
         """The settings to ask a model with; `limited`: a limit that needs its price."""
         key = (name, str(kind), model.model_dump_json(exclude={"api_key", *SAMPLING}), key_of(model))
         if (answer := self._answers.get(key)) is None:
             answer = self._answers[key] = asyncio.get_running_loop().create_future()
-            keeper = asyncio.create_task(self._keep(key, model, kind, answer), name=f"{name} {model.name}")
+            keeper = asyncio.create_task(self._keep(key, model, kind, answer, asked), name=f"{name} {model.name}")
             self._keepers[keeper] = answer
             keeper.add_done_callback(self._keepers.pop)
         served, priced = await asyncio.shield(answer)  # others may wait for it, too
@@ -74,11 +91,13 @@ class Models:
             raise ConfigError(f"limits.{limited} is set, and {unknown}: set {name}.price, too")
         return served.model_copy(update={each: getattr(model, each) for each in SAMPLING})
 
-    async def _keep(self, key: tuple[str, ...], model: ModelSettings, kind: type[ModelPlugin], answer: _Answer) -> None:
+    async def _keep(
+        self, key: tuple[str, ...], model: ModelSettings, kind: type[ModelPlugin], answer: _Answer, asked: bool
+    ) -> None:
         name = key[0]
         try:
-            async with kind.serve(model, name) as served:
-                answer.set_result((served, await _check(served, name, kind)))
+            async with kind.serve(model, name, self._events) as served:
+                answer.set_result((served, await _check(served, name, kind) if asked else True))
                 await self._closing.wait()
         except BaseException as error:
             if answer.done():
@@ -87,6 +106,28 @@ class Models:
             closed = DeskrollError(f"{name}: nobody waited for its answer")
             answer.set_exception(error if isinstance(error, Exception) else closed)
             answer.exception()  # whoever asked may be gone
+
+
+class LateSink:
+    """Keeps events until it is known where they go: servers start before the run that is told of them."""
+
+    def __init__(self) -> None:
+        self._kept: list[Event] = []
+        self._to: EventSink | None = None
+
+    def lead_to(self, sink: EventSink) -> None:
+        """There, from now on, and what was kept first."""
+        self._to = sink
+        kept, self._kept = self._kept, []
+        for event in kept:
+            sink.emit(event)
+
+    def emit(self, event: Event) -> None:
+        """Take one event."""
+        if self._to is not None:
+            self._to.emit(event)
+        elif len(self._kept) < _MOST_KEPT:
+            self._kept.append(event)
 
 
 async def _check(model: ModelSettings, name: str, kind: type[ModelPlugin]) -> bool:

@@ -21,8 +21,6 @@ class WorkerSetup(Record, frozen=True):
     """Under which name that pool is told how many desktops the run will lease; empty: the pool is the run's own."""
     pool_wait: float = 0.0
     """How long an attempt waits for a pool that serves nobody."""
-    share: int = 1
-    """Among how many processes the requests that a model's server may have open at a time are divided."""
     notice_after: float = 15.0
     """A model server that has answered nobody for so long is silent."""
     events: bool = True

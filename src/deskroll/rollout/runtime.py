@@ -32,7 +32,7 @@ from deskroll.rollout.engine import Engine
 from deskroll.rollout.events import EventHub, RunState, open_hub
 from deskroll.rollout.folder import open_store
 from deskroll.rollout.job import Batch, Job
-from deskroll.rollout.job_run import JobRun, Prepare, Serve, prepare_nothing, serve_nothing, start_job
+from deskroll.rollout.job_run import JobRun, Prepare, Serve, prepare_nothing, start_job
 from deskroll.rollout.leftovers import leaving_nothing
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.main_thread import outlasting_main_thread
@@ -96,6 +96,7 @@ class Runtime:
         store: str | Path | RunStore,
         leases: Mapping[DesktopSpec, int] | None = None,
         sink: EventSink | None = None,
+        models: Models | None = None,
     ) -> AsyncIterator[Runtime]:
         """Open it for the length of the block, with its results in `store`: a folder, which is made or resumed.
 
@@ -112,7 +113,9 @@ class Runtime:
             hub.on(DesktopState, DesktopJournal(store).hear)
             state = RunState(hub)
             hub.emit(RunOpened(run_id=store.info.run_id, epoch=store.epoch, pid=os.getpid()))
-            models = await stack.enter_async_context(Models())
+            if models is None:
+                models = await stack.enter_async_context(Models())
+            models.tell(hub)
             desktops = await stack.enter_async_context(Desktops(resources, hub))
             if leases:
                 await desktops.open(leases, all_told=True)
@@ -152,8 +155,8 @@ class Runtime:
         return self._start(job, prepare, self._models.answering)
 
     def run_prepared(self, job: Job) -> JobRun:
-        """Start a job whose tasks were checked and made ready, and whose models answer."""
-        return self._start(job, prepare_nothing, serve_nothing)
+        """Start a job whose tasks were checked and made ready, and whose models were asked."""
+        return self._start(job, prepare_nothing, self._models.serving)
 
     def _start(self, job: Job, prepare: Prepare, serve: Serve) -> JobRun:
         run = start_job(self.engine, job, prepare, serve)  # from here on it has its name for itself

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -18,6 +17,7 @@ from deskroll.rollout.folder import new_root, open_run_store
 from deskroll.rollout.job import Job
 from deskroll.rollout.job_run import JobRun
 from deskroll.rollout.loading import PHASE
+from deskroll.rollout.models import Models
 from deskroll.rollout.plan import left_to_do
 from deskroll.rollout.preparing import desktops_wanted, prepare_envs
 from deskroll.rollout.run_budget import RunBudget
@@ -56,8 +56,9 @@ class Session:
         resume: str = "",
         force: bool = False,
         sink: EventSink | None = None,
+        models: Models | None = None,
     ) -> AsyncIterator[Session]:
-        """Open everything that a run needs, or that of the run at `resume`."""
+        """Open everything that a run needs, or that of the run at `resume`; `models` are served already."""
         prepared = await asyncio.to_thread(prepare_envs, config, tasks, tasks_folder(config.tasks))
         root = resume or new_root(config)
         async with open_run_store(config, tasks, root, prepared, resume=bool(resume), force=force) as store:
@@ -65,8 +66,8 @@ class Session:
             budget = RunBudget(config.limits, store.index if resume else None)
             specs = {task.id: spec for task, spec in desktops_wanted(config, tasks, config.tasks)}
             demand = Demand(specs, {} if budget.used_up() else left)
-            resources = _within_model(config)
-            async with Runtime.open(resources, store=store, leases=demand.leases, sink=sink) as runtime:
+            opening = Runtime.open(config, store=store, leases=demand.leases, sink=sink, models=models)
+            async with opening as runtime:
                 yield cls(config, tasks, runtime, demand=demand, budget=budget)
 
     @property
@@ -144,11 +145,3 @@ class Session:
         while left := self.budget.seconds_left:  # noqa: ASYNC110  (a timer may be early by a little)
             await asyncio.sleep(left)
         self._check_budget(0 if self._job is None else self._job.unstarted)
-
-
-def _within_model(config: RunConfig) -> RunConfig:
-    """No more worker processes than requests may be open at a time: each has one at least."""
-    if config.model.max_in_flight is None:
-        return config
-    workers = config.workers or os.cpu_count() or 1
-    return config.model_copy(update={"workers": min(workers, config.model.max_in_flight)})

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from deskroll.errors import ConfigError
+from deskroll.events import EventSink
 from deskroll.models.openai import OpenAIModel
 from deskroll.models.plugin import SCRIPTED
 from deskroll.models.scripted.script import Script
@@ -34,10 +35,14 @@ class ScriptedModel(OpenAIModel):
 
     @classmethod
     @asynccontextmanager
-    async def serve(cls, settings: ModelSettings, name: str) -> AsyncIterator[ModelSettings]:
+    async def serve(
+        cls, settings: ModelSettings, name: str, sink: EventSink | None = None
+    ) -> AsyncIterator[ModelSettings]:
         """Serve it from this process."""
         async with ScriptedServer(_load(settings, name)) as server:
-            yield settings.model_copy(update={"base_url": server.url})
+            served = settings.model_copy(update={"base_url": server.url})
+            async with OpenAIModel.serve(served, name, sink) as asked:
+                yield asked
 
 
 def _load(settings: ModelSettings, name: str) -> Script:

@@ -17,8 +17,6 @@ import time
 from collections.abc import Collection
 from typing import Any, Self
 
-import msgspec
-
 from deskroll.errors import BackendLost, BackgroundLost, DeskrollError, WorkerLost, plain
 from deskroll.events import Event, EventSink, WorkerDied, WorkerLogged, WorkerStarted, guarded
 from deskroll.host.supervise import Supervisor
@@ -57,7 +55,7 @@ class ProcessBackend(Backend):
     ) -> None:
         self._settings = settings or WorkerSettings()
         self._workers = self._settings.workers or os.cpu_count() or 1
-        self._setup = Setup(setup=msgspec.structs.replace(setup, share=self._workers), path=tuple(sys.path))
+        self._setup = Setup(setup=setup, path=tuple(sys.path))
         self._definitions: dict[str, Definition] = {}
         self._sink = guarded(sink)
         self._zygote = WorkerZygote(keep)

@@ -38,7 +38,10 @@ class AttemptRunner:
         try:
             context = await self._context.of(order.spec)
             live.task = asyncio.current_task()  # not before: until then, a stop is seen when the episode begins
-            return await run_episode(live, context)
+            try:
+                return await run_episode(live, context)
+            finally:
+                context.end_session(order)
         finally:
             self.drop(order)
 

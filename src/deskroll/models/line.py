@@ -1,0 +1,146 @@
+"""Line: how a client comes to the server that it asks: straight to the one it knows, or by a router's ticket.
+
+Guarantees: whoever waits for a slot or a ticket loses no time of its own; a ticket goes back with how the request went,
+however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Protocol
+
+from deskroll.errors import ModelError
+from deskroll.host.listen import Listen
+from deskroll.host.tokens import TOKEN_VARIABLE
+from deskroll.models.base import EndpointLoad, EpisodeClock
+from deskroll.models.exchange import Exchange
+from deskroll.models.router.client import RouterClient
+from deskroll.models.router.roster import Outcome
+from deskroll.models.settings import Address, read_address
+
+_MOST_MODELS = 16
+"""Names of models that are spoken about with one server at a time: each version of an adapter has its own."""
+
+
+class Asked:
+    """Whom one request goes to, and what becomes of it."""
+
+    __slots__ = ("error", "exchange", "outcome", "version")
+
+    def __init__(self, exchange: Exchange, version: str = "") -> None:
+        self.exchange = exchange
+        self.version = version
+        """Of the weights that answer, where that is known; empty: as the answer says."""
+        self.outcome = Outcome.ABANDONED
+        self.error = ""
+
+
+class Line(Protocol):
+    """The way to a server, for one request at a time."""
+
+    patient: bool
+    """Whether it waits by itself until a server can be asked again."""
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """Connect, until the stack ends."""
+
+    def ticket(self, session: str, clock: EpisodeClock) -> AbstractAsyncContextManager[Asked]:
+        """Wait until a request may be made, and hold that right for the length of the block."""
+
+    def end_session(self, session: str) -> None:
+        """An attempt is over."""
+
+    async def check(self) -> tuple[str, ...]:
+        """Whether anybody can be asked: the names of the models that are there, none where there is no list."""
+
+    def loads(self) -> tuple[EndpointLoad, ...]:
+        """What goes on at each server."""
+
+
+class DirectLine:
+    """To the one server that the settings name."""
+
+    patient = False
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """See `Line`."""
+        await stack.enter_async_context(self._exchange.endpoint)
+
+    def ticket(self, session: str, clock: EpisodeClock) -> AbstractAsyncContextManager[Asked]:
+        """See `Line`."""
+        return self._exchange.endpoint.slot(clock, Asked(self._exchange))
+
+    def end_session(self, session: str) -> None:
+        """Nobody remembers it."""
+
+    async def check(self) -> tuple[str, ...]:
+        """See `Line`."""
+        return await self._exchange.check()
+
+    def loads(self) -> tuple[EndpointLoad, ...]:
+        """See `Line`."""
+        return (self._exchange.load(),)
+
+
+class RoutedLine:
+    """To whichever server a router names."""
+
+    patient = True
+
+    def __init__(self, pool: str, speak: Callable[[Address, str, Exchange | None], Exchange]) -> None:
+        """`speak` makes the exchange with an address about a model; where one with that address is there, over it."""
+        self._listen = Listen.parse(pool)
+        token = "" if self._listen.is_unix else os.environ.get(TOKEN_VARIABLE, "")
+        self._router = RouterClient(self._listen, token)
+        self._speak = speak
+        self._servers: dict[str, dict[str, Exchange]] = {}
+        self._stack: AsyncExitStack | None = None
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        """See `Line`."""
+        self._stack = stack
+        await stack.enter_async_context(self._router)
+
+    @asynccontextmanager
+    async def ticket(self, session: str, clock: EpisodeClock) -> AsyncIterator[Asked]:
+        """See `Line`."""
+        async with AsyncExitStack() as stack:
+            with clock.paused():
+                held = await stack.enter_async_context(self._router.ticket(session))
+            exchange = await self._exchange(held.url, held.key, held.ticket.model)
+            asked = Asked(exchange, held.ticket.version)
+            try:
+                yield asked
+            finally:
+                held.outcome, held.error = asked.outcome, asked.error
+
+    def end_session(self, session: str) -> None:
+        """See `Line`."""
+        self._router.end_session(session)
+
+    async def check(self) -> tuple[str, ...]:
+        """Whether the router answers and knows anybody: that servers start or refresh is no reason to give up."""
+        if not await self._router.endpoints():
+            raise ModelError(f"the router on {self._listen} knows no server")
+        return ()
+
+    def loads(self) -> tuple[EndpointLoad, ...]:
+        """See `Line`."""
+        return tuple(next(iter(models.values())).load() for models in self._servers.values())
+
+    async def _exchange(self, url: str, key: str, model: str) -> Exchange:
+        models = self._servers.setdefault(url, {})
+        if (found := models.get(model)) is not None:
+            return found
+        known = next(iter(models.values()), None)
+        made = models[model] = self._speak(read_address(url, "url", key), model, known)
+        if known is None and self._stack is not None:
+            await self._stack.enter_async_context(made.endpoint)
+        if len(models) > _MOST_MODELS:
+            del models[next(iter(models))]
+        return made
