@@ -188,8 +188,8 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
         oldest = f", the oldest for {_span(load.oldest_s)}" if load.in_flight else ""
         workers.add_row(
             Text(load.url, style="dim", overflow="fold"),
-            f"{load.in_flight} open{oldest}",
-            answered,
+            f"{load.in_flight}{'' if load.limit is None else f' of {load.limit}'} open{oldest}",
+            ", ".join(filter(None, (load.state, f"version {load.version}" if load.version else "", answered))),
             f"{load.failures} of {load.calls} failed",
         )
     head = Text(f"run {status.run_id}  pid {status.pid}  start {status.epoch}  {status.folder}", style="bold")

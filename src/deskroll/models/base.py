@@ -93,6 +93,14 @@ class EndpointLoad(Record, frozen=True):
     failures: int = 0
     """Those that brought no usable answer."""
     last_error: str = ""
+    state: str = ""
+    """Behind a router: `starting`, `up`, `closed` (it failed) or `draining`; empty: there is none."""
+    version: str = ""
+    """Of the weights that it serves, where its router knows."""
+    limit: int | None = None
+    """The most requests that its router opens at a time; None: nobody counts."""
+    queue: int = 0
+    """Requests that wait in the server itself, where it says."""
 
     @property
     def silent_s(self) -> float:

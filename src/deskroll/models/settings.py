@@ -167,7 +167,7 @@ class ModelSettings(Settings):
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)}: only one of them says where the model is")
         if self.pool:
-            Listen.parse(self.pool)
+            _parse_pool(self.pool)
         if self.endpoints is not None:
             _check_endpoints(self.endpoints)
         return self
@@ -207,6 +207,13 @@ class ModelSettings(Settings):
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(f"the API key (api_key, or ${vendor.key_variable}) holds characters that no key has")
         return read_address(given or vendor.url, origin, key, vendor.url_variable)
+
+
+def _parse_pool(pool: str) -> None:
+    try:
+        Listen.parse(pool)
+    except InputError as error:
+        raise ValueError(f"pool: {error}") from None
 
 
 def _check_endpoints(endpoints: Sequence[EndpointSettings]) -> None:

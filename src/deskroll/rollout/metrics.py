@@ -46,6 +46,21 @@ class _Collector:
                 "Requests without a usable answer.",
                 {each.url: float(each.failures) for each in status.endpoints},
             ),
+            (
+                "limit",
+                "The most requests that the router opens.",
+                {each.url: float(each.limit) for each in status.endpoints if each.limit is not None},
+            ),
+            (
+                "queue",
+                "Requests that wait in the server itself.",
+                {each.url: float(each.queue) for each in status.endpoints if each.state},
+            ),
+            (
+                "up",
+                "Whether the router asks it.",
+                {each.url: float(each.state == "up") for each in status.endpoints if each.state},
+            ),
         ):
             yield _gauge(f"deskroll_endpoint_{name}", about, "url", values)
         if status.pool is not None:

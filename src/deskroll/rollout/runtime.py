@@ -197,7 +197,7 @@ class Runtime:
         """What it does at this moment."""
         engine, workers = self.engine, self.engine.backend.workers()
         limits, in_flight = engine.limits, self.state.in_flight
-        activities, endpoints = self.state.activities(ran_by(workers)), endpoints_of(workers)
+        activities, endpoints = self.state.activities(ran_by(workers)), endpoints_of(workers, self.state.routed)
         standing = self.state.standing()
         stages = dict(Counter(str(each.stage) for each in activities))
         stuck = attention(activities, endpoints, workers, self.resources.watchdog.notice_after)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from deskroll.desktops.pool import PoolStatus
 from deskroll.desktops.pool.meter import NOTHING_LIMITS
+from deskroll.events import EndpointChanged
 from deskroll.models.base import EndpointLoad
 from deskroll.report.words import counted
 from deskroll.rollout.backends import WorkerStatus
@@ -21,6 +23,8 @@ _ANSWERING = (Stage.ACT, Stage.SETTLE)
 """Stages in which an episode waits for its desktop's answer."""
 _BUSY = {Stage.SETUP: "set-up", Stage.SCORE: "evaluation"}
 """Stages in which it may well take its time."""
+_UNASKED = ("starting", "closed", "draining")
+"""States of a server behind a router in which it gets no request."""
 
 
 _FAILING_S = 15.0
@@ -66,9 +70,11 @@ def ran_by(workers: Sequence[WorkerStatus]) -> dict[int, float]:
     return {worker.pid: worker.vitals.ran_s for worker in workers}
 
 
-def endpoints_of(workers: Sequence[WorkerStatus]) -> list[EndpointLoad]:
-    """Each model server that was asked anything, over all workers."""
-    merged: dict[str, EndpointLoad] = {}
+def endpoints_of(
+    workers: Sequence[WorkerStatus], routed: Mapping[str, EndpointChanged] | None = None
+) -> list[EndpointLoad]:
+    """Each model server that was asked anything, over all workers; and each behind a router, with what that says."""
+    merged = {url: EndpointLoad(url=url) for url in routed or ()}
     for worker in workers:
         # What a worker said some time ago has gone on since.
         age = worker.silent_s
@@ -81,7 +87,16 @@ def endpoints_of(workers: Sequence[WorkerStatus]) -> list[EndpointLoad]:
                 since_answer_s=None if each.since_answer_s is None else each.since_answer_s + age,
             )
             merged[each.url] = _merge(merged[each.url], now) if each.url in merged else now
-    return list(merged.values())
+    return [_as_routed(load, (routed or {}).get(url)) for url, load in merged.items()]
+
+
+def _as_routed(load: EndpointLoad, said: EndpointChanged | None) -> EndpointLoad:
+    if said is None:
+        return load
+    error = said.reason or load.last_error
+    return msgspec.structs.replace(
+        load, state=said.state, version=said.version, limit=said.limit, queue=said.queue, last_error=error
+    )
 
 
 def _merge(one: EndpointLoad, other: EndpointLoad) -> EndpointLoad:
@@ -117,7 +132,9 @@ def attention(
     for load in endpoints:
         silent = load.silent_s
         error = f"; last error: {load.last_error}" if load.last_error else ""
-        if _is_failing(load, after):
+        if load.state == "closed":
+            lines.append(f"model server {load.url} is not asked, for it failed{error}")
+        elif _is_failing(load, after):
             since = "yet" if load.since_answer_s is None else f"for {load.since_answer_s:.0f} s"
             lines.append(f"model server {load.url} has given no usable answer {since}, {load.failures} failed{error}")
         elif silent > after:
@@ -138,6 +155,9 @@ def _is_failing(load: EndpointLoad, after: float) -> bool:
 
 def _server_trouble(endpoints: Sequence[EndpointLoad], asking: int, busy: int) -> str:
     """What is wrong with the model's server, while so many of those that are busy wait for it; empty: nothing is."""
+    if endpoints and all(each.state in _UNASKED for each in endpoints):
+        states = ", ".join(f"{count} {state}" for state, count in Counter(each.state for each in endpoints).items())
+        return f"the model's servers, none of which can be asked ({states})"
     if any(_is_failing(each, _FAILING_S) for each in endpoints):
         return "the model's server, which gives no usable answers"
     silent = max((each.silent_s for each in endpoints), default=0.0)

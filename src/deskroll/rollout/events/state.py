@@ -16,6 +16,7 @@ from deskroll.events import (
     AttemptRetried,
     AttemptStarted,
     BatchPlanned,
+    EndpointChanged,
     EpisodeSealed,
     StageEntered,
     WaitChanged,
@@ -73,6 +74,8 @@ class RunState:
     def __init__(self, hub: EventHub) -> None:
         self._attempts: dict[tuple[EpisodeKey, int], _InFlight] = {}
         self._tally = Tally()
+        self.routed: dict[str, EndpointChanged] = {}
+        """The servers behind routers, each as it was told of last."""
         hub.on(AttemptStarted, self._start)
         hub.on(StageEntered, self._enter)
         hub.on(WaitChanged, self._change_wait)
@@ -82,6 +85,7 @@ class RunState:
         hub.on(AttemptEnded, self._tally.spend)
         hub.on(AttemptRetried, self._tally.retry)
         hub.on(EpisodeSealed, self._tally.seal)
+        hub.on(EndpointChanged, self._change_endpoint)
 
     @property
     def in_flight(self) -> int:
@@ -99,6 +103,12 @@ class RunState:
         """
         found = [each for live in self._attempts.values() if (each := live.activity(ran)) is not None]
         return sorted(found, key=lambda each: -each.seconds)
+
+    def _change_endpoint(self, event: EndpointChanged) -> None:
+        if event.state == "removed":
+            self.routed.pop(event.endpoint, None)
+        else:
+            self.routed[event.endpoint] = event
 
     def _start(self, event: AttemptStarted) -> None:
         self._attempts[event.key, event.attempt] = _InFlight()
