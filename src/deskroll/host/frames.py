@@ -16,6 +16,14 @@ from deskroll.host.listen import Listen
 
 LARGEST = 1024**2
 _HEAD = 4
+_NOTICED = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
+)
+"""A host that is gone without a word is noticed after 30 s."""
 
 
 class Frames(asyncio.Protocol):
@@ -45,6 +53,9 @@ class Frames(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`."""
         self._transport = cast(asyncio.Transport, transport)  # a stream's can be written to
+        if (sock := self.socket) is not None and sock.family != socket.AF_UNIX:
+            for level, option, value in _NOTICED:
+                sock.setsockopt(level, option, value)
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""

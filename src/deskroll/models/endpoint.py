@@ -79,7 +79,7 @@ class Endpoint:
             timeout=aiohttp.ClientTimeout(total=None, connect=self._connect_timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # a small answer that unpacks to a large one would pass the limit
-            proxy=_proxy(self.address.url),
+            proxy=proxy_of(self.address.url),
         )
         return self
 
@@ -206,7 +206,7 @@ def _connector(socket: str) -> aiohttp.BaseConnector:
     return aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE_S)
 
 
-def _proxy(url: URL) -> str | None:
+def proxy_of(url: URL) -> str | None:
     """The proxy that the environment names for an address; never for this machine itself.
 
     Looked up once, since aiohttp's own look-up starts a thread for every request.

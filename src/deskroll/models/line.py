@@ -98,7 +98,8 @@ class RoutedLine:
         token = "" if self._listen.is_unix else os.environ.get(TOKEN_VARIABLE, "")
         self._router = RouterClient(self._listen, token)
         self._speak = speak
-        self._servers: dict[str, dict[str, Exchange]] = {}
+        self._servers: dict[tuple[str, str], dict[str, Exchange]] = {}
+        """By address and key, and by the model's name there."""
         self._stack: AsyncExitStack | None = None
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -134,7 +135,7 @@ class RoutedLine:
         return tuple(next(iter(models.values())).load() for models in self._servers.values())
 
     async def _exchange(self, url: str, key: str, model: str) -> Exchange:
-        models = self._servers.setdefault(url, {})
+        models = self._servers.setdefault((url, key), {})
         if (found := models.get(model)) is not None:
             return found
         known = next(iter(models.values()), None)

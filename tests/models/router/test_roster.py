@@ -78,15 +78,17 @@ def test_a_limit_that_is_learnt_grows_with_good_answers_and_is_halved_once_for_a
     roster = of("a")
     granted = [ask(roster, n) for n in range(16)]
     assert all(granted) and ask(roster, 99) is None
-    for each in granted:
+    roster.withdraw("w", 99)
+    for n, each in enumerate(granted):  # all in use, all the time
         assert each is not None
         roster.give_back("w", each.ticket.id, Outcome.ANSWERED, 1.0)
-    assert roster.view()[0].limit == 17
-    burst = [each.ticket.id for each in (*roster.grant(2.0),)]
-    burst += [each.ticket.id for n in range(10) if (each := ask(roster, 200 + n)) is not None]
+        granted.append(ask(roster, 100 + n)) if n < 30 else None
+    assert roster.view()[0].limit == 18  # after sixteen, and seventeen more
+    burst = [each.ticket.id for n in range(10) if (each := ask(roster, 200 + n)) is not None]
+    assert len(burst) == 10
     for ticket in burst:
         roster.give_back("w", ticket, Outcome.THROTTLED, 3.0)
-    assert roster.view()[0].limit == 8
+    assert roster.view()[0].limit == 9
     assert states(roster) == ["up"]
 
 
@@ -97,16 +99,30 @@ def test_a_long_queue_in_the_server_halves_a_limit_and_an_empty_one_is_needed_to
     assert roster.view()[0].limit == 16
     roster.note_queue("a", waiting=9, running=16)
     assert roster.view()[0].limit == 8
+    for n in range(5):
+        assert ask(roster, n) is not None  # so that more than half is in use
+
+    def answer(number: int) -> None:
+        granted = ask(roster, number)
+        assert granted is not None
+        roster.give_back("w", granted.ticket.id, Outcome.ANSWERED, 1.0)
+
     for n in range(20):
+        answer(10 + n)
+    assert roster.view()[0].limit == 8
+    roster.note_queue("a", waiting=0, running=3)
+    for n in range(8):
+        answer(50 + n)
+    assert roster.view()[0].limit == 9
+
+
+def test_a_limit_that_nobody_needs_does_not_grow() -> None:
+    roster = of("a")
+    for n in range(100):
         granted = ask(roster, n)
         assert granted is not None
         roster.give_back("w", granted.ticket.id, Outcome.ANSWERED, 1.0)
-    assert roster.view()[0].limit == 8
-    roster.note_queue("a", waiting=0, running=3)
-    granted = ask(roster, 50)
-    assert granted is not None
-    roster.give_back("w", granted.ticket.id, Outcome.ANSWERED, 1.0)
-    assert roster.view()[0].limit == 9
+    assert roster.view()[0].limit == 16
 
 
 def fail(roster: Roster, number: int, now: float, outcome: Outcome = Outcome.FAILED) -> None:
@@ -153,6 +169,31 @@ def test_health_that_fails_closes_unless_an_answer_came_meanwhile() -> None:
     assert ask(roster, 1, now=25.5) is not None  # one may try it now
 
 
+def test_good_health_is_no_reason_to_try_one_sooner_that_answers_nonsense() -> None:
+    roster = of("a", limit=10)
+    for n in range(3):
+        fail(roster, n, 1.0)
+    roster.note_health("a", 1.5, asked=1.4, good=True)
+    assert ask(roster, 10, now=1.5) is None
+
+
+def test_a_request_from_before_it_was_closed_does_not_keep_others_from_trying_it() -> None:
+    roster = of("a", limit=10)
+    slow, refused = ask(roster, 0), ask(roster, 1)
+    assert slow is not None and refused is not None
+    roster.give_back("w", refused.ticket.id, Outcome.UNREACHABLE, 1.0)
+    assert ask(roster, 2, now=1.5) is None
+    assert roster.next_look(1.5, WAIT) == 2.0
+    assert [each.request for each in roster.grant(2.0)] == [2]
+
+
+def test_one_that_says_too_many_lives() -> None:
+    roster = of("a", limit=10)
+    fail(roster, 0, 1.0, Outcome.UNREACHABLE)
+    fail(roster, 1, 2.0, Outcome.THROTTLED)
+    assert states(roster) == ["up"]
+
+
 def test_one_that_drains_gets_nothing_and_leaves_when_its_last_ticket_is_back() -> None:
     roster = of("a", limit=10)
     granted = ask(roster, 0)
@@ -172,6 +213,9 @@ def test_versions_are_those_of_the_moment_and_tell_a_change_under_way() -> None:
     assert granted is not None and (granted.ticket.version, granted.ticket.model) == ("12", "m@12")
     roster.serve("a", "13")
     assert roster.give_back("w", granted.ticket.id, Outcome.ANSWERED, 1.0) == "13"
+    pinned = ask(roster, 1)
+    roster.serve("a", "14", "m@14")
+    assert pinned is not None and roster.give_back("w", pinned.ticket.id, Outcome.ANSWERED, 1.0) == ""
 
 
 def test_requests_wait_for_servers_that_start_and_expire_only_while_there_is_no_hope() -> None:
@@ -214,6 +258,8 @@ class _Model:
     """What must be so, counted apart from the roster."""
 
     open: dict[int, tuple[str, str]] = field(default_factory=dict)
+    trials: set[int] = field(default_factory=set)
+    """Tickets of endpoints that were closed."""
     waiting: list[tuple[str, int]] = field(default_factory=list)
 
 
@@ -250,8 +296,11 @@ class RosterMachine(RuleBasedStateMachine):
             self.model.open[grant.ticket.id] = (grant.holder, grant.ticket.endpoint)
             view = next(each for each in self.roster.view() if each.name == grant.ticket.endpoint)
             assert view.state in (EndpointState.UP, EndpointState.CLOSED)
-            assert view.state is EndpointState.UP or view.in_flight == 1
             assert view.in_flight <= view.limit
+            if view.state is EndpointState.CLOSED:
+                others = [t for t in self.model.trials & set(self.model.open) if self.model.open[t][1] == view.name]
+                assert not others, "one at a time"
+                self.model.trials.add(grant.ticket.id)
 
     @rule(outcome=st.sampled_from(Outcome), data=st.data())
     def give_back(self, outcome: Outcome, data: st.DataObject) -> None:
@@ -259,6 +308,29 @@ class RosterMachine(RuleBasedStateMachine):
             ticket = data.draw(st.sampled_from(sorted(self.model.open)))
             holder, _ = self.model.open.pop(ticket)
             self.roster.give_back(holder, ticket, outcome, self.now)
+
+    @rule(data=st.data())
+    def withdraw(self, data: st.DataObject) -> None:
+        if self.model.waiting:
+            gone = data.draw(st.sampled_from(self.model.waiting))
+            self.model.waiting.remove(gone)
+            self.roster.withdraw(*gone)
+
+    @rule(holder=st.sampled_from("xyz"), session=st.sampled_from(["s", "t"]))
+    def end_session(self, holder: str, session: str) -> None:
+        self.roster.end_session(holder, session)
+
+    @rule()
+    def let_time_pass_until_something_can_be_had(self) -> None:
+        """Whoever waits is served, unless every endpoint is out of use, full, or being tried."""
+        self.now += 31.0
+        self.grant()
+        if self.model.waiting:
+            tried = {self.model.open[ticket][1] for ticket in self.model.trials & set(self.model.open)}
+            for view in self.roster.view():
+                out = view.state in (EndpointState.STARTING, EndpointState.DRAINING)
+                tries = view.state is EndpointState.CLOSED and view.name in tried
+                assert out or tries or view.in_flight >= view.limit, view
 
     @rule(holder=st.sampled_from("xyz"))
     def lose(self, holder: str) -> None:
@@ -274,6 +346,7 @@ class RosterMachine(RuleBasedStateMachine):
         if name not in self.roster.names():
             return
         self.roster.note_queue(name, waiting, 10)
+        self.roster.serve(name, str(waiting))
         if change in ("sick", "well"):
             self.roster.note_health(name, self.now, asked=self.now, good=change == "well")
         else:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+from yarl import URL
 
-from deskroll.errors import InputError, ModelError
+from deskroll.errors import ConfigError, InputError, ModelError
 from deskroll.host.listen import Listen
 from deskroll.models.router.client import RouterClient
+from deskroll.models.router.looking import Looker
 from deskroll.models.router.roster import Outcome
 from deskroll.models.router.router import Router, Server
 from deskroll.models.router.service import serve_router
@@ -25,20 +27,28 @@ METRICS = 'vllm:num_requests_running{x="1"} 2.0\nvllm:num_requests_waiting 1.0\n
 
 async def until(condition: Callable[[], bool], what: str) -> None:
     """Wait for something that others in this loop bring about."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.001)
+    ends = asyncio.get_running_loop().time() + PATIENCE_S
+    while not condition():
+        assert asyncio.get_running_loop().time() < ends, what
+        await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
-async def healthy() -> AsyncIterator[str]:
+async def healthy(port: int = 0) -> AsyncIterator[str]:
     """A server that does well."""
+    async with serving(_say_metrics, port) as url:
+        yield url
+
+
+@asynccontextmanager
+async def serving(say: Callable[[web.Request], Awaitable[web.StreamResponse]], port: int = 0) -> AsyncIterator[str]:
+    """A server that says this."""
     app = web.Application()
-    app.router.add_get("/health", _say_metrics)
-    app.router.add_get("/metrics", _say_metrics)
+    app.router.add_get("/health", say)
+    app.router.add_get("/metrics", say)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", port)
     await site.start()
     try:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
@@ -142,6 +152,68 @@ async def test_a_server_that_is_down_is_found_out_and_one_that_is_back_too(tmp_p
             await until(lambda: router.view()[0].queue == 1, "it was looked at")
         await until(lambda: router.view()[0].state == "closed", "it is closed")
         assert "/health" in router.view()[0].last_error
+        async with healthy(URL(url).port or 0), serve_router(router, Listen(path=str(tmp_path / "r.sock"))) as listen:
+            async with RouterClient(listen) as client, client.ticket() as held:
+                held.outcome = Outcome.ANSWERED
+            await until(lambda: router.view()[0].state == "up", "it is back")
+
+
+async def test_one_that_is_removed_and_added_again_is_looked_at_and_has_its_new_key(tmp_path: Path) -> None:
+    async with healthy() as url, served(tmp_path, url) as (router, client):
+        async with client.ticket() as held:
+            assert held.key == "secret"
+        await until(lambda: router.view()[0].in_flight == 0, "the ticket is back")
+        router.remove(url)
+        router.add(Server(url=url, model="m", key="new"))
+        await until(lambda: router.view()[0].queue == 1, "it is looked at")
+        async with client.ticket() as held:
+            assert held.key == "new"
+    assert "new" not in repr(Server(url=url, model="m", key="new"))
+
+
+async def test_engines_behind_one_address_are_added_up_and_long_answers_read_whole(tmp_path: Path) -> None:
+    lines = [f'vllm:num_requests_waiting{{engine="{n}"}} 2.0' for n in range(3)] + ["vllm:num_requests_running 1.0"]
+
+    async def say(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        for line in lines:
+            await answer.write(f"{line}\n".encode())
+            await asyncio.sleep(0)
+        return answer
+
+    async with serving(say) as url, Looker(url) as looker:
+        seen = await looker.look()
+    assert (seen.error, seen.running, seen.waiting) == ("", 1, 6)
+
+
+async def test_metrics_that_fail_are_no_bad_health() -> None:
+    async def fall(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        if request.path == "/metrics":
+            request.transport.close()
+        return web.Response()
+
+    async with serving(fall) as url, Looker(url) as looker:
+        assert (await looker.look()).error == ""
+
+
+async def test_closing_a_router_ends_every_wait(tmp_path: Path) -> None:
+    async with healthy() as url:
+        async with served(tmp_path, url) as (router, client):
+            held = client.ticket(tell=True)
+            await held.__aenter__()
+            drained = asyncio.create_task(router.drain(url))
+            await until(lambda: router.view()[0].state == "draining", "it drains")
+        await asyncio.wait_for(drained, PATIENCE_S)  # with its connection, the ticket was lost
+        async with asyncio.timeout(PATIENCE_S):
+            await held.__aexit__(None, None, None)
+
+
+async def test_what_is_no_address_is_refused() -> None:
+    async with Router() as router:
+        with pytest.raises(ConfigError, match="not an HTTP address"):
+            router.add(Server(url="nowhere", model="m"))
 
 
 async def test_a_router_that_is_gone_is_told_to_all_who_wait(tmp_path: Path) -> None:
@@ -191,5 +263,5 @@ async def test_over_tcp_a_token_is_wanted(tmp_path: Path) -> None:
         async with serve_router(router, Listen(host="127.0.0.1"), "right") as listen:
             async with RouterClient(listen, "right") as client:
                 assert await client.endpoints() == ()
-            with pytest.raises(ModelError, match="is gone"):
+            with pytest.raises(ModelError, match="the token is not the right one"):
                 await RouterClient(listen, "wrong").__aenter__()

@@ -21,15 +21,17 @@ class Circuit:
         self._failures = 0
         self._closings = 0
         self._answered_at: float | None = None
+        self._unreached = False
+        """Whether it was closed because nobody was there: then a look that finds somebody is reason to try."""
 
     @property
     def is_open(self) -> bool:
         """Whether any number of requests may go through."""
         return self.closed_until is None
 
-    def lets_through(self, now: float, in_flight: int) -> bool:
-        """Whether a request may, at this moment."""
-        return self.closed_until is None or (now >= self.closed_until and not in_flight)
+    def lets_through(self, now: float, trials: int) -> bool:
+        """Whether a request may, at this moment, while so many are open that were let through a closed one."""
+        return self.closed_until is None or (now >= self.closed_until and not trials)
 
     def note_answer(self, now: float) -> None:
         """A request was answered, in whatever words: whoever answers lives."""
@@ -40,18 +42,19 @@ class Circuit:
         """A request brought nothing; `at_once`: that is enough to close it."""
         self._failures += 1
         if at_once or self._failures >= _IN_A_ROW or self.closed_until is not None:
-            self._close(now)
+            self._close(now, unreached=at_once)
 
     def note_health(self, now: float, *, asked: float, good: bool) -> None:
         """What came of a look at its health that began at `asked`; a busy server may be late with it."""
         if good:
-            if self.closed_until is not None:
+            if self.closed_until is not None and self._unreached:
                 self.closed_until = min(self.closed_until, now)
         elif self._answered_at is None or self._answered_at < asked:
-            self._close(now)
+            self._close(now, unreached=True)
 
-    def _close(self, now: float) -> None:
+    def _close(self, now: float, *, unreached: bool) -> None:
         if self.closed_until is not None and now < self.closed_until:
             return  # by those that were open together with the one that closed it
+        self._unreached = unreached
         self._closings += 1
         self.closed_until = now + _PAUSES.pause(self._closings)

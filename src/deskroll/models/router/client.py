@@ -18,6 +18,8 @@ from deskroll.host.listen import Listen
 from deskroll.models.router import wire
 from deskroll.models.router.roster import EndpointView, Outcome, Ticket
 
+_CONNECT_S = 10.0
+
 
 class Held:
     """A ticket in use: `outcome` is what its endpoint is told of the request."""
@@ -48,11 +50,17 @@ class RouterClient:
     async def __aenter__(self) -> Self:
         self._welcome = asyncio.get_running_loop().create_future()
         try:
-            self._frames = await connect(self._listen, self._hear, self._gone)
-            self._send(wire.Hello(token=self._token))
-            await self._welcome
-        except OSError as error:
-            raise ModelError(f"no router of models answers on {self._listen}: {error.strerror or error}") from error
+            async with asyncio.timeout(_CONNECT_S):
+                self._frames = await connect(self._listen, self._hear, self._gone)
+                self._send(wire.Hello(token=self._token))
+                await self._welcome
+        except OSError as error:  # a time-out is one, too
+            await self.__aexit__()
+            why = f"not within {_CONNECT_S:g} s" if isinstance(error, TimeoutError) else error.strerror or error
+            raise ModelError(f"no router of models answers on {self._listen}: {why}") from error
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *exc: object) -> None:
@@ -73,9 +81,9 @@ class RouterClient:
             yield held
         finally:
             self._send(wire.GiveBack(ticket=ticket.id, outcome=held.outcome, error=held.error, tell=tell))
-        if tell:
+        if tell and self._frames is not None:
             after = await self._wait_returned(ticket.id)
-            held.version_end = after if after != ticket.version else ""
+            held.version_end = "" if after == ticket.version else after
 
     def end_session(self, session: str) -> None:
         """An attempt is over: where it was answered does not matter any more."""
@@ -130,6 +138,9 @@ class RouterClient:
             case wire.Welcome(endpoints=endpoints):
                 if self._welcome is not None and not self._welcome.done():
                     self._welcome.set_result(endpoints)
+            case wire.Unwelcome(message=message):
+                if self._welcome is not None and not self._welcome.done():
+                    self._welcome.set_exception(ModelError(f"the router of models on {self._listen}: {message}"))
 
     def _gone(self) -> None:
         self._frames = None

@@ -1,8 +1,9 @@
 """Limit: how many requests an endpoint may have open at a time: a number that was given, or one that is learnt.
 
-Learnt: from 16 on, one more for each limit's worth of good answers while the server itself has nobody waiting; half as
-many when it says that it is asked too much, or when its own queue is long in three looks in a row. Never below 1, and
-halved once for all requests that were open together: a server that refuses forty at a time has said one thing.
+Learnt: from 16 on, one more for each limit's worth of good answers, given while at least half of it was in use and the
+server itself had nobody waiting; half as many when it says that it is asked too much, or when its own queue is long in
+three looks in a row. Never below 1, and halved once for all requests that were open together: a server that refuses
+forty at a time has said one thing.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ class Limit:
         """To be kept with a request that is opened, and brought with what came of it."""
         return self._halvings
 
-    def note_good(self) -> None:
-        """A request was answered."""
+    def note_good(self, in_flight: int) -> None:
+        """A request was answered, while so many others were open."""
+        if self._fixed or self.queue or 2 * in_flight < self.most:
+            return
         self._good += 1
-        if not self._fixed and self._good >= self.most and not self.queue:
+        if self._good >= self.most:
             self._good = 0
             self.most += 1
 

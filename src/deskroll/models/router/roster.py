@@ -99,6 +99,8 @@ class _Endpoint:
     leaving: bool = False
     """Whether it goes once its last ticket is back."""
     in_flight: int = 0
+    trials: int = 0
+    """Of these, those that were let through while its circuit was closed."""
     last_error: str = ""
 
     def is_usable(self) -> bool:
@@ -108,7 +110,7 @@ class _Endpoint:
     def has_room(self, now: float) -> bool:
         if self.starting or self.draining or self.in_flight >= self.limit.most:
             return False
-        return self.circuit.lets_through(now, self.in_flight)
+        return self.circuit.lets_through(now, self.trials)
 
     @property
     def load(self) -> float:
@@ -136,7 +138,9 @@ class _Request:
 class _Open:
     endpoint: _Endpoint
     holder: str
+    model: str
     era: int
+    trial: bool
 
 
 class Roster:
@@ -219,20 +223,26 @@ class Roster:
         self._waiting.pop((holder, request), None)
 
     def give_back(self, holder: str, ticket: int, outcome: Outcome, now: float, error: str = "") -> str:
-        """A request is over; the version that its endpoint serves by now. A ticket that nobody holds is no error."""
+        """A request is over; the version that its model's name stands for there by now, empty where it is another's.
+
+        A ticket that nobody holds is no error.
+        """
         held = self._open.get(ticket)
         if held is None or held.holder != holder:
             return ""
-        endpoint, version = held.endpoint, held.endpoint.version
+        endpoint = held.endpoint
+        version = endpoint.version if endpoint.model == held.model else ""
         self._close(ticket)
         if outcome is Outcome.ANSWERED:
-            endpoint.limit.note_good()
+            endpoint.limit.note_good(endpoint.in_flight)
             endpoint.circuit.note_answer(now)
         elif outcome is not Outcome.ABANDONED:
             endpoint.last_error = error or str(outcome)
             if outcome in (Outcome.THROTTLED, Outcome.UNAVAILABLE):
                 endpoint.limit.note_overload(held.era)
-            if outcome is not Outcome.THROTTLED:
+            if outcome is Outcome.THROTTLED:
+                endpoint.circuit.note_answer(now)  # whoever says so lives
+            else:
                 endpoint.circuit.note_failure(now, at_once=outcome is Outcome.UNREACHABLE)
         self._look(now)
         return version
@@ -271,7 +281,7 @@ class Roster:
         """When something changes by itself: a closed endpoint may be tried, or a request expires; None: never."""
         if not self._waiting:
             return None
-        closed = (each.circuit.closed_until for each in self._endpoints.values() if not each.in_flight)
+        closed = (each.circuit.closed_until for each in self._endpoints.values() if not each.trials)
         times = [time for time in closed if time is not None and time > now]
         if self._hopeless_since is not None:
             oldest = next(iter(self._waiting.values())).since
@@ -315,15 +325,18 @@ class Roster:
     def _grant(self, request: _Request, endpoint: _Endpoint) -> Grant:
         ticket = Ticket(id=next(self._serial), endpoint=endpoint.name, model=endpoint.model, version=endpoint.version)
         endpoint.in_flight += 1
-        self._open[ticket.id] = _Open(endpoint, request.holder, endpoint.limit.era)
+        trial = not endpoint.circuit.is_open
+        endpoint.trials += trial
+        self._open[ticket.id] = _Open(endpoint, request.holder, endpoint.model, endpoint.limit.era, trial)
         if request.session:
             self._sessions[request.holder, request.session] = endpoint.name
         return Grant(request=request.id, holder=request.holder, ticket=ticket)
 
     def _close(self, ticket: int) -> None:
-        endpoint = self._open.pop(ticket).endpoint
-        endpoint.in_flight -= 1
-        self._let_go(endpoint)
+        held = self._open.pop(ticket)
+        held.endpoint.in_flight -= 1
+        held.endpoint.trials -= held.trial
+        self._let_go(held.endpoint)
 
     def _let_go(self, endpoint: _Endpoint) -> None:
         if endpoint.leaving and not endpoint.in_flight:

@@ -19,6 +19,7 @@ from deskroll.events import EndpointChanged, EventSink, guarded
 from deskroll.host.supervise import Supervisor
 from deskroll.models.router.looking import Looker
 from deskroll.models.router.roster import AFFINITY_MARGIN, EndpointView, Outcome, Roster, Ticket
+from deskroll.models.settings import read_address
 from deskroll.types import Record
 
 LOOK_S = 5.0
@@ -34,6 +35,9 @@ class Server(Record, frozen=True):
     key: str = ""
     max_in_flight: int | None = None
     version: str = ""
+
+    def __repr__(self) -> str:
+        return f"Server({self.url!r}, {self.model!r})"  # the key is in no message
 
 
 Answer = Callable[[Ticket | ModelError], None]
@@ -56,7 +60,7 @@ class Router:
         self._sink = guarded(sink)
         self._wait = server_wait
         self._look_s = look_s
-        self._lookers: dict[str, asyncio.Task[None]] = {}
+        self._lookers = itertools.count(1)
         self._supervisor = Supervisor()
         self._timer: asyncio.TimerHandle | None = None
         self._told: dict[str, EndpointView] = {}
@@ -70,6 +74,8 @@ class Router:
         if self._timer is not None:
             self._timer.cancel()
         await self._supervisor.close()
+        for back in (back for backs in self._drained.values() for back in backs if not back.done()):
+            back.set_exception(ModelError("the router of the model's servers was closed"))
         for key in list(self._answers):
             self._answers.pop(key)(ModelError("the router of the model's servers was closed"))
 
@@ -77,12 +83,14 @@ class Router:
 
     def add(self, server: Server, *, starting: bool = False) -> None:
         """Ask this one, too; `starting`: once it is `ready`."""
+        read_address(server.url, "url")
         self._roster.add(
             server.url, running_time(), model=server.model, version=server.version, limit=server.max_in_flight,
             starting=starting,
         )  # fmt: skip
         self._servers[server.url] = server
-        self._supervisor.keep(f"the looks at {server.url}", lambda: self._look_again_and_again(server))
+        name = f"look {next(self._lookers)}, at {server.url}"
+        self._supervisor.keep(name, lambda: self._look_again_and_again(server))
         self._act()
 
     def server(self, name: str) -> Server:
@@ -145,7 +153,7 @@ class Router:
         self._answers.pop((holder, request), None)
 
     def give_back(self, holder: str, ticket: int, outcome: Outcome, error: str = "") -> str:
-        """A request is over; the version that its endpoint serves by now."""
+        """A request is over; see `Roster`."""
         version = self._roster.give_back(holder, ticket, outcome, running_time(), plain(error, 500))
         self._act()
         return version
@@ -204,10 +212,10 @@ class Router:
 
     async def _look_again_and_again(self, server: Server) -> None:
         async with Looker(server.url, server.key) as looker:
-            while server.url in self._servers:
+            while True:
                 asked = running_time()
                 seen = await looker.look()
-                if server.url not in self._servers:
+                if self._servers.get(server.url) is not server:  # it was removed; another may have its name by now
                     return
                 self._roster.note_health(server.url, running_time(), asked=asked, good=not seen.error, error=seen.error)
                 if seen.running is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import msgspec
 
@@ -58,8 +58,8 @@ class _Connection:
         self._among = among
         self._token = token
         self._holder = ""
-        self._known: set[str] = set()
-        self._peer = AsyncExitStack()
+        self._known: dict[str, wire.Known] = {}
+        self._peer = ExitStack()
         self.frames = Frames(self._hear, self._gone)
         among.add(self)
 
@@ -89,6 +89,7 @@ class _Connection:
         if not isinstance(message, wire.Hello) or (
             self._token and not bears_token(f"Bearer {message.token}", self._token)
         ):
+            self._send(wire.Unwelcome(message="the token is not the right one: set DESKROLL_TOKEN"))
             self.frames.close()
             return
         self._holder = self._router.new_holder()
@@ -99,10 +100,11 @@ class _Connection:
         if isinstance(answer, ModelError):
             self._send(wire.Denied(request=request, message=str(answer)))
             return
-        if answer.endpoint not in self._known:
-            server = self._router.server(answer.endpoint)
-            self._known.add(answer.endpoint)
-            self._send(wire.Known(endpoint=answer.endpoint, url=server.url, key=server.key))
+        server = self._router.server(answer.endpoint)
+        known = wire.Known(endpoint=answer.endpoint, url=server.url, key=server.key)
+        if self._known.get(answer.endpoint) != known:
+            self._known[answer.endpoint] = known
+            self._send(known)
         self._send(wire.Granted(request=request, ticket=answer))
 
     def _send(self, message: wire.Downward) -> None:
@@ -113,5 +115,5 @@ class _Connection:
             self._among.discard(self)
             if self._holder:
                 self._router.lose(self._holder)
-            self._peer.pop_all()
+            self._peer.close()
             self.frames.close()

@@ -50,6 +50,9 @@ class Known(Record, frozen=True, tag="known"):
     url: str
     key: str = ""
 
+    def __repr__(self) -> str:
+        return f"Known({self.url!r})"  # the key is in no message
+
 
 class Granted(Record, frozen=True, tag="granted"):
     """Here is a ticket."""
@@ -72,6 +75,12 @@ class Returned(Record, frozen=True, tag="returned"):
     version: str
 
 
+class Unwelcome(Record, frozen=True, tag="unwelcome"):
+    """The last word of the router to somebody whom it does not serve."""
+
+    message: str
+
+
 class Welcome(Record, frozen=True, tag="welcome"):
     """The first word of the router."""
 
@@ -79,7 +88,7 @@ class Welcome(Record, frozen=True, tag="welcome"):
 
 
 Upward = Hello | Ask | Withdraw | GiveBack | EndSession
-Downward = Welcome | Known | Granted | Denied | Returned
+Downward = Welcome | Unwelcome | Known | Granted | Denied | Returned
 
 encode = msgspec.msgpack.Encoder().encode
 decode_upward = msgspec.msgpack.Decoder(Upward).decode
