@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -103,9 +104,24 @@ async def test_while_all_servers_are_gone_every_episode_waits(runs: Runs) -> Non
         ({"pool": "nowhere"}, "is not an address"),
     ],
 )
-def test_what_cannot_be_is_refused(model: dict[str, object], said: str) -> None:
+def test_what_cannot_be_is_refused(model: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        RunConfig(model=model)  # type: ignore[arg-type]
+        RunConfig(model=model)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"agent": "claude", "model": {"pool": "unix:/tmp/none"}}, "model.pool: this kind of model asks one server"),
+        ({"judge": {"endpoints": [{"url": "http://a/v1"}]}}, "judge.endpoints: a judge asks one server directly"),
+    ],
+)
+async def test_who_has_one_server_is_told_so(runs: Runs, fields: dict[str, Any], said: str) -> None:
+    async with ScriptedServer(script(ANSWER)) as server, Models() as models:
+        model = {"base_url": server.url} | ({"base_url": ""} | fields["model"] if "model" in fields else {})
+        config = runs.config(server, **{**fields, "model": model})
+        with pytest.raises(ConfigError, match=said):
+            await models.answering(config)
 
 
 async def test_a_key_that_is_not_there_is_named(runs: Runs) -> None:

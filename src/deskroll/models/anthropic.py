@@ -89,6 +89,7 @@ class AnthropicModel(ModelClient):
 
     protocol: ClassVar[str] = "anthropic"
     dialect: ClassVar[type[Dialect]] = AnthropicMessages
+    routed: ClassVar[bool] = False
 
     @classmethod
     def check_settings(cls, settings: ModelSettings, name: str) -> None:

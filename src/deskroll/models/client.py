@@ -19,7 +19,7 @@ from typing import ClassVar, Self
 import msgspec
 
 from deskroll.clocks import running_time
-from deskroll.errors import ModelError
+from deskroll.errors import ConfigError, ModelError
 from deskroll.events import EventSink, ModelAnswered, ModelFailed, ModelRetried
 from deskroll.models.base import ANY_CALL, EndpointLoad, EpisodeClock, ModelCall, NoClock, episode_clock
 from deskroll.models.dialect import Dialect
@@ -44,6 +44,8 @@ class ModelClient(ModelPlugin):
 
     checks_exact: ClassVar[bool] = True
     dialect: ClassVar[type[Dialect]]
+    routed: ClassVar[bool] = True
+    """Whether it may have several servers."""
 
     def __init__(
         self,
@@ -171,6 +173,15 @@ class ModelClient(ModelPlugin):
     async def check(self) -> tuple[str, ...]:
         """Whether it can be asked: the names of the models that are there, none where there is no list."""
         return await self._line.check()
+
+    @classmethod
+    def check_settings(cls, settings: ModelSettings, name: str) -> None:
+        """Several servers are for what an agent asks, in a protocol that many of them speak."""
+        super().check_settings(settings, name)
+        several = next((field for field in ("endpoints", "pool") if getattr(settings, field)), "")
+        if several and (name == "judge" or not cls.routed):
+            who = "a judge asks" if name == "judge" else "this kind of model asks"
+            raise ConfigError(f"{name}.{several}: {who} one server directly; set {name}.base_url instead")
 
     @classmethod
     @asynccontextmanager
