@@ -76,18 +76,21 @@ async def test_more_than_can_run_wait(tmp_path: Path) -> None:
         assert (await vllm.gauge("running"), await vllm.gauge("waiting")) == (0, 0)
 
 
-async def test_reloads_that_fail_or_do_nothing(tmp_path: Path) -> None:
+async def test_reloads_that_do_nothing_take_time_or_fail(tmp_path: Path) -> None:
     async with scripted_vllm(tmp_path) as vllm:
         assert vllm.scripted
         vllm.scripted.trouble = Trouble(reload=Reloading.NOTHING)
         assert (await vllm.load(2)).json == {"results": [None]}
         assert version(vllm, await vllm.ask("hello")) == [1]
-        vllm.scripted.trouble = Trouble(reload=Reloading.FAILS)
-        assert (await vllm.load(2)).status == 500
-        assert version(vllm, await vllm.ask("hello")) == [], "half of each"
         vllm.scripted.trouble = Trouble(reload_s=0.01)
         await vllm.refresh(2)
         assert version(vllm, await vllm.ask("hello")) == [2]
+        vllm.scripted.trouble = Trouble(reload=Reloading.FAILS)
+        assert (await vllm.load(3)).status == 500
+        assert (await vllm.get("/health")).status == 200
+        assert (await vllm.ask("hello")).status == 500
+        with pytest.raises(aiohttp.ClientError):
+            await vllm.get("/health")
 
 
 async def test_a_reset_that_fails(tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from tests.models.vllm_server import SLOW, Vllm, scripted_vllm
+from tests.waiting import eventually
 
 NEAR = 1e-4
 
@@ -140,13 +142,6 @@ async def test_commands_that_cannot_be_read_change_nothing(vllm: Vllm, path: str
     assert (await vllm.get("/weight_info")).json == {"weight_version": "default"}
 
 
-async def test_a_folder_without_weights_is_refused(vllm: Vllm, tmp_path: Path) -> None:
-    before = await vllm.ask("how are you?")
-    body = {"method": "reload_weights", "kwargs": {"weights_path": str(tmp_path / "nothing")}}
-    assert (await vllm.post("/collective_rpc", body)).status == 500
-    assert (await vllm.ask("how are you?")).logprobs == pytest.approx(before.logprobs, abs=NEAR)
-
-
 async def test_adapters_by_name(vllm: Vllm) -> None:
     if vllm.adapter is None:
         pytest.skip("there is no adapter for it")
@@ -165,3 +160,22 @@ async def test_adapters_by_name(vllm: Vllm) -> None:
     assert (await vllm.ask("how are you?", model="mine@1")).status == 404
     missing = {"lora_name": "mine@3", "lora_path": "/no/such/folder"}
     assert (await vllm.post("/v1/load_lora_adapter", missing)).status >= 400
+
+
+async def test_a_reload_that_fails_is_the_end_of_the_server(vllm: Vllm, tmp_path: Path) -> None:
+    """Seen with vLLM 0.32: the old tensors are gone by then. Last in this file, for a real one does not survive it."""
+    body = {"method": "reload_weights", "kwargs": {"weights_path": str(tmp_path / "nothing")}}
+    assert (await vllm.post("/collective_rpc", body)).status == 500
+    assert (await vllm.get("/health")).status == 200, "nothing shows yet"
+
+    async def asked() -> int:
+        try:
+            return (await vllm.ask("hello")).status
+        except aiohttp.ClientError:
+            return 0
+
+    async def gone() -> bool:
+        return await asked() == 0
+
+    assert await asked() in (0, 500)
+    await eventually(gone, "nobody answers any more")

@@ -27,9 +27,14 @@ _encode = msgspec.json.Encoder().encode
 _TRUE = ("true", "1", "yes", "on")
 
 
+class _Arguments(msgspec.Struct, frozen=True):
+    weights_path: str = ""
+    """Empty: where they came from."""
+
+
 class _Rpc(msgspec.Struct):
     method: str
-    kwargs: dict[str, str] = {}
+    kwargs: _Arguments = _Arguments()
 
 
 class _Version(msgspec.Struct):
@@ -119,12 +124,11 @@ class Control:
         asked = await _read(request, _Rpc)
         if asked.method != "reload_weights":
             return _failure(f"Call to {asked.method} method failed: this scripted server knows reload_weights alone")
+        folder = Path(asked.kwargs.weights_path or self._engine.weights.path)
         try:
-            await self._engine.reload(
-                Path(asked.kwargs.get("weights_path", self._engine.weights.path)), self._trouble()
-            )
-        except (WeightsMissing, ReloadFailed, OSError) as problem:
-            return _failure(f"Call to reload_weights method failed: {problem}")
+            await self._engine.reload(folder, self._trouble())
+        except ReloadFailed as problem:
+            return _failure(str(problem))
         return reply(b'{"results":[null]}')
 
     async def _reset_prefix_cache(self, request: web.BaseRequest) -> web.Response:

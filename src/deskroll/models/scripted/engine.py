@@ -1,12 +1,14 @@
 """Engine: what pretends to be vLLM's: a queue, weights that can be exchanged, adapters, caches, pauses.
 
 Owns the timer that moves its schedule on. Guarantees: every token of an answer is marked with the weights that were
-loaded when it was made and with those that had read its prompt; a client that goes away leaves nothing behind.
+loaded when it was made and with those that had read its prompt; a client that goes away leaves nothing behind. A
+reload that fails breaks it, as it was seen with vLLM 0.32: all looks well until the next request, which ends it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +22,21 @@ from deskroll.models.scripted.weights import Weights, WeightsMissing
 
 
 class ReloadFailed(Exception):
-    """New weights could not be loaded, as the server's trouble wants it."""
+    """New weights could not be loaded."""
+
+
+class EngineDead(Exception):
+    """Nothing can be generated any more."""
+
+
+class Condition(enum.Enum):
+    """How an engine is."""
+
+    WELL = enum.auto()
+    BROKEN = enum.auto()
+    """It has no weights, and nobody has noticed."""
+    DEAD = enum.auto()
+    """It was asked without weights, and has ended."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -39,6 +55,7 @@ class Engine:
         self.weights = weights
         self.version = "default"
         """What `/update_weight_version` has said; it has nothing to do with the weights."""
+        self.condition = Condition.WELL
         self.adapters: dict[str, Weights] = {}
         self.caches = Caches()
         self.schedule: Schedule[_Request] = Schedule(settings.max_running, started=self._started, ended=self._ended)
@@ -62,6 +79,9 @@ class Engine:
 
     async def generate(self, asked: ChatRequest, tokens: int, seconds: float) -> Generation:
         """Wait in the queue, then for as long as the answer takes; a pause may end it early (`aborted`)."""
+        if self.condition is not Condition.WELL:
+            self.condition = Condition.DEAD
+            raise EngineDead("EngineCore encountered an issue. See stack trace (above) for the root cause.")
         adapter, done = self.adapters.get(asked.model), self._loop.create_future()
         request = _Request(tokens, seconds, messages=asked.messages, adapter=adapter, done=done)
         self.schedule.submit(request, self._loop.time())
@@ -88,16 +108,17 @@ class Engine:
 
     async def reload(self, folder: Path, trouble: Trouble) -> None:
         """Load other weights in place, or what the trouble makes of it."""
-        new = Weights.read(folder)
         await asyncio.sleep(trouble.reload_s)
-        match trouble.reload:
-            case Reloading.WORKS:
-                self._exchange(new)
-            case Reloading.FAILS:
-                self._exchange(self.weights.mixed(new))
-                raise ReloadFailed("reload_weights failed half-way (a scripted fault)")
-            case Reloading.NOTHING:
-                pass
+        self.condition = Condition.BROKEN  # the old tensors are gone before the new ones are looked for
+        try:
+            new = Weights.read(folder)
+        except (WeightsMissing, OSError) as problem:
+            raise ReloadFailed(f"Call to reload_weights method failed: {problem}") from None
+        if trouble.reload is Reloading.FAILS:
+            raise ReloadFailed("Call to reload_weights method failed: a scripted fault")
+        self.condition = Condition.WELL
+        if trouble.reload is Reloading.WORKS:
+            self._exchange(new)
 
     def reset_prefixes(self, *, preempt: bool) -> bool:
         """Forget prompts, unless requests that run hold them; `preempt` sends those back to the queue first."""

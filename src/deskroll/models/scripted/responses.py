@@ -23,7 +23,7 @@ def reply(body: bytes, status: int = 200, headers: dict[str, str] | None = None)
 def refusal(request: web.BaseRequest, fault: FaultKind, faults: Faults) -> web.Response:
     """The answer to a request for which nothing is generated."""
     if fault is FaultKind.RESET:
-        return _reset(request)
+        return hang_up(request)
     if fault is FaultKind.TOO_MANY:
         after = faults.retry_after
         headers = {"Retry-After": str(math.ceil(after)), "retry-after-ms": f"{after * 1000:g}"}
@@ -42,7 +42,8 @@ async def half(request: web.BaseRequest, body: bytes) -> web.StreamResponse:
     return response
 
 
-def _reset(request: web.BaseRequest) -> web.Response:
+def hang_up(request: web.BaseRequest) -> web.Response:
+    """No answer at all: the connection is reset."""
     if request.transport is not None:
         connection = request.transport.get_extra_info("socket")
         if connection.family != socket.AF_UNIX:

@@ -24,10 +24,10 @@ from deskroll.host.listen import Listen
 from deskroll.host.tokens import bears_token
 from deskroll.models.scripted.answers import answer, bad_arguments, error, token_count, turn_number, wrong_tool
 from deskroll.models.scripted.control import Control
-from deskroll.models.scripted.engine import Engine
+from deskroll.models.scripted.engine import Condition, Engine, EngineDead
 from deskroll.models.scripted.listening import MAX_BODY, serving
 from deskroll.models.scripted.requests import ChatRequest, Refused, read_request
-from deskroll.models.scripted.responses import REFUSALS, half, refusal, reply
+from deskroll.models.scripted.responses import REFUSALS, half, hang_up, refusal, reply
 from deskroll.models.scripted.schedule import Generation
 from deskroll.models.scripted.script import FaultKind, Script, Turn
 from deskroll.models.scripted.settings import Starting, Trouble, VllmSettings
@@ -131,11 +131,15 @@ class ScriptedServer:
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         if asyncio.get_running_loop().time() < self._up_at:
             return reply(error("The server is starting (a scripted fault)", kind="server_error"), 503)
+        if self._engine is not None and self._engine.condition is Condition.DEAD:
+            return hang_up(request)
         await self._audible.wait()
         try:
             response = await self._route(request)
         except Refused as problem:
             response = reply(error(str(problem), param=problem.param), problem.status)
+        except EngineDead as problem:
+            response = reply(error(str(problem), kind="InternalServerError"), 500)
         await self._audible.wait()
         return response
 

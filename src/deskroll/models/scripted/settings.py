@@ -25,7 +25,7 @@ class Reloading(enum.StrEnum):
 
     WORKS = "works"
     FAILS = "fails"
-    """500, half-way: what is served from then on is neither the old weights nor the new ones."""
+    """500, and no weights are left: the next request is a 500 as well, and ends the server."""
     NOTHING = "nothing"
     """200, and the old weights go on."""
 
