@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -98,12 +100,36 @@ def test_a_token_and_an_env_file(script: Path, tmp_path: Path) -> None:
         assert "sk-wrong" not in shown
 
 
+def test_a_vllm_on_a_socket(script: Path, tmp_path: Path) -> None:
+    weights = tmp_path / "step_1"
+    weights.mkdir()
+    (weights / "model.safetensors").write_bytes(b"1")
+    place = tmp_path / "model.sock"
+    flags = ["--vllm", "--listen", f"unix:{place}", "--set", f"weights={weights}", "--set", "name=m"]
+    with served(str(script), *flags) as (process, line):
+        assert line == f"scripted model on unix:{place}\n"
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(place))
+        connection.request("GET", "/v1/models")
+        (card,) = json.loads(connection.getresponse().read())["data"]
+        assert (card["id"], card["root"]) == ("m", str(weights))
+        connection.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert not place.exists()
+
+
 @pytest.mark.parametrize(
     ("args", "words", "code"),
     [
         (["scripted", "none.yaml"], "none.yaml: there is no such file", 2),
         (["scripted", "SCRIPT", "--listen", "nowhere"], "HOST:PORT", 2),
         (["scripted", "SCRIPT", "--listen", "0.0.0.0:0"], "--token-env", 2),
+        (["scripted", "SCRIPT", "--listen", "0.0.0.0:0", "--vllm"], "know no key: use unix:PATH", 2),
+        (["scripted", "SCRIPT", "--set", "name=m"], "add --vllm", 2),
+        (["scripted", "SCRIPT", "--vllm", "--set", "nane=m"], "did you mean name?", 2),
+        (["scripted", "SCRIPT", "--vllm", "--set", "weights=/no/such/folder"], "Cannot find any model weights", 2),
         (["scripted", "SCRIPT", "--token-env", "NOT_SET_AT_ALL"], "NOT_SET_AT_ALL", 2),
         (["ask"], "TEXT", 2),
         (["ask", "hi", "--base-url", "nowhere"], "base_url", 2),

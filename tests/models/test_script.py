@@ -13,7 +13,7 @@ from deskroll.models.scripted import FaultKind, Script, Turn
 EXAMPLE = """\
 latency: 0.05            # s, or [low, high]
 seed: 1
-faults: {rate: 0.3, kinds: [429, 500, half_body, invalid_json, wrong_tool, bad_arguments, stall, reset], stall: 30}
+faults: {rate: 0.3, kinds: [429, 500, 503, half_body, invalid_json, wrong_tool, bad_arguments, stall, reset], stall: 30}
 replies:
   - when: "compute"
     turns:

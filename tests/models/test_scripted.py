@@ -100,7 +100,7 @@ async def test_the_same_order_gives_the_same_faults() -> None:
             seed=seed, faults=Faults(rate=0.4, stall=0, retry_after=0), replies=Script.replying("fine").replies
         )
         async with ScriptedServer(script) as server, client(server.url, retries=50) as model:
-            for _ in range(40):
+            for _ in range(100):
                 await model.complete(QUESTION, TOOLS)
             stats = server.stats
         share = sum(stats.faults.values()) / stats.requests
@@ -236,13 +236,13 @@ async def test_other_addresses(method: str, path: str, status: int) -> None:
 
 async def test_where_it_serves() -> None:
     with pytest.raises(InputError, match="needs a token"):
-        ScriptedServer(SCRIPT, host="0.0.0.0")
+        ScriptedServer(SCRIPT, listen="0.0.0.0:0")
     with pytest.raises(InputError, match="async with"):
         _ = ScriptedServer(SCRIPT).url
     async with ScriptedServer(SCRIPT) as server:
         port = int(server.url.removesuffix("/v1").rpartition(":")[2])
         with pytest.raises(InputError, match=f"cannot serve on 127.0.0.1:{port}"):
-            async with ScriptedServer(SCRIPT, port=port):
+            async with ScriptedServer(SCRIPT, listen=f"127.0.0.1:{port}"):
                 pass
 
 

@@ -87,7 +87,7 @@ async def test_while_all_servers_are_gone_every_episode_waits(runs: Runs) -> Non
             await first.__aexit__()
             await until(lambda: any(each.state == "closed" for each in session.status().endpoints), "it is missed")
             await asyncio.sleep(1.5)  # longer than the pause after which it is tried again, so that it is in vain
-            second = await stack.enter_async_context(ScriptedServer(answers, port=port))
+            second = await stack.enter_async_context(ScriptedServer(answers, listen=f"127.0.0.1:{port}"))
             episodes = await running
             assert second.stats.requests
     assert [each.score.value for each in episodes] == [1.0] * 40

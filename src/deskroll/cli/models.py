@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from deskroll.cli.options import json_option, parse_address, print_json
+from deskroll.cli.options import json_option, print_json
 from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError, plain
 
 if TYPE_CHECKING:
     from deskroll.events import Event
     from deskroll.models.prices import Prices
-    from deskroll.models.scripted import Script
+    from deskroll.models.scripted import ScriptedServer
     from deskroll.models.settings import ModelSettings
     from deskroll.types import Completion
 
@@ -32,48 +32,62 @@ def models() -> None:
     """Ask a model one question; serve a scripted model, for which no key is needed."""
 
 
-@models.command(epilog="\b\nExample:\n  deskroll models scripted replies.yaml --listen 127.0.0.1:8000")
+@models.command(
+    epilog="\b\nExamples:\n  deskroll models scripted replies.yaml --listen 127.0.0.1:8000\n"
+    "  deskroll models scripted replies.yaml --vllm --listen unix:/tmp/model.sock --set weights=checkpoints/12"
+)
 @click.argument("script", type=LocalPath())
 @click.option(
-    "--listen", default="127.0.0.1:0", show_default=True, callback=parse_address, metavar="HOST:PORT",
+    "--listen", default="127.0.0.1:0", show_default=True, metavar="HOST:PORT|unix:PATH",
     help="Where to serve; port 0: any that is free. Beyond loopback: with --token-env.",
 )  # fmt: skip
 @click.option(
     "--token-env", default="", metavar="NAME",
     help="The environment variable that holds the token which clients must send as their key.",
 )  # fmt: skip
+@click.option("--vllm", is_flag=True, help="Stand in for vLLM: its control endpoints, weights, queue and /metrics.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="FIELD=VALUE",
+    help="With --vllm: name, weights, max_running, or what goes wrong, e.g. --set trouble.reload=fails.",
+)  # fmt: skip
 @json_option
-def scripted(script: Path, listen: tuple[str, int], token_env: str, as_json: bool) -> None:
+def scripted(
+    *, script: Path, listen: str, token_env: str, vllm: bool, overrides: tuple[str, ...], as_json: bool
+) -> None:
     """Serve a model that answers from SCRIPT (YAML, TOML or JSON) until Ctrl-C; prints its address.
 
     It speaks OpenAI's protocol (POST /v1/chat/completions), checks requests strictly and makes faults on demand.
     docs/models.md describes the format of scripts.
     """
-    from deskroll.models.scripted import Script  # noqa: PLC0415
-    from deskroll.models.settings import load_env  # noqa: PLC0415
+    from deskroll.config import load  # noqa: PLC0415
+    from deskroll.host.listen import Listen  # noqa: PLC0415
+    from deskroll.models.scripted import Script, ScriptedServer, VllmSettings  # noqa: PLC0415
+    from deskroll.models.settings import is_loopback, load_env  # noqa: PLC0415
 
+    if overrides and not vllm:
+        raise InputError("--set is for a server that stands in for vLLM: add --vllm")
     load_env(Path.cwd())
     token = os.environ.get(token_env, "").strip() if token_env else ""
     if token_env and not token:
         raise InputError(f"--token-env {token_env}: that environment variable is not set")
-    asyncio.run(_serve(Script.load(script), listen, token, as_json))
-
-
-async def _serve(script: Script, listen: tuple[str, int], token: str, as_json: bool) -> None:
-    import msgspec  # noqa: PLC0415
-
-    from deskroll.models.scripted import ScriptedServer  # noqa: PLC0415
-    from deskroll.models.settings import is_loopback  # noqa: PLC0415
-
-    if not token and not is_loopback(listen[0]):
+    place = Listen.parse(listen)
+    if not (token or vllm or place.is_unix or is_loopback(place.host)):
         raise InputError(
-            f"--listen {listen[0]} is not a loopback address: others could reach it. "
+            f"--listen {place.host} is not a loopback address: others could reach it. "
             "Name a variable that holds a token with --token-env, or listen on 127.0.0.1"
         )
+    settings = load(VllmSettings, None, overrides, name="vllm") if vllm else None
+    server = ScriptedServer(Script.load(script), listen=listen, token=token or None, vllm=settings)
+    asyncio.run(_serve(server, as_json))
+
+
+async def _serve(server: ScriptedServer, as_json: bool) -> None:
+    import msgspec  # noqa: PLC0415
+
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with ScriptedServer(script, host=listen[0], port=listen[1], token=token or None) as server:
+    async with server:
         click.echo(msgspec.json.encode({"url": server.url}) if as_json else f"scripted model on {server.url}")
         await stop.wait()
         stats = server.stats

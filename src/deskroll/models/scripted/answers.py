@@ -14,7 +14,9 @@ from collections.abc import Iterator
 import msgspec
 
 from deskroll.models.scripted.requests import Call, ChatMessage, ChatRequest
+from deskroll.models.scripted.schedule import Generation
 from deskroll.models.scripted.script import ToolUse, Turn
+from deskroll.models.scripted.weights import plain_logprob
 
 WRONG_TOOL = "no_such_tool_"
 BAD_ARGUMENTS = '{"scripted_fault": '
@@ -48,8 +50,16 @@ def bad_arguments(number: int, turn: Turn, request: ChatRequest) -> Turn:
     return Turn(text=turn.text, tools=(ToolUse(name=names[0], arguments=f"{BAD_ARGUMENTS}{number}"),))
 
 
-def answer(request: ChatRequest, turn: Turn, number: int, fingerprint: str) -> bytes:
-    """The body of an answer."""
+def token_count(turn: Turn) -> int:
+    """How many tokens a turn comes to."""
+    return sum(_count(text) for text in _said(turn))
+
+
+def answer(request: ChatRequest, turn: Turn, number: int, fingerprint: str, made: Generation | None = None) -> bytes:
+    """The body of an answer; `made` by an engine, which marks each token with its weights and may cut it short."""
+    aborted = made is not None and made.aborted
+    if made is not None and aborted:
+        turn = Turn(text=turn.text[: len(made.shifts) * _PIECE])
     # Unique within the conversation, and the same whenever it is asked for again.
     place = len(request.messages)
     calls = [
@@ -65,17 +75,16 @@ def answer(request: ChatRequest, turn: Turn, number: int, fingerprint: str) -> b
         message["tool_calls"] = calls
     if turn.reasoning:
         message["reasoning_content"] = turn.reasoning
-    said = [turn.text, *(part for tool in turn.tools for part in (tool.name, tool.arguments))]
+    tokens = [piece for text in _said(turn) for piece in _pieces(text)]
+    shifts = [0.0] * len(tokens) if made is None else made.shifts[: len(tokens)]
     choice: dict[str, object] = {
         "index": 0,
         "message": message,
-        "finish_reason": "tool_calls" if calls else "stop",
-        "logprobs": {"content": [_logprob(piece) for text in said for piece in _pieces(text)]}
-        if request.logprobs
-        else None,
+        "finish_reason": "abort" if aborted else "tool_calls" if calls else "stop",
+        "logprobs": {"content": list(map(_logprob, tokens, shifts))} if request.logprobs else None,
     }
     prompt = sum(_length(message) for message in request.messages)
-    completion = sum(_count(text) for text in said)
+    completion = len(tokens)
     body: dict[str, object] = {
         "id": f"chatcmpl-scripted-{number}",
         "object": "chat.completion",
@@ -85,10 +94,16 @@ def answer(request: ChatRequest, turn: Turn, number: int, fingerprint: str) -> b
         "choices": [choice],
         "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion},
     }
+    if request.seed is not None or request.top_k is not None:
+        body["scripted"] = {"seed": request.seed, "top_k": request.top_k}  # so that a test sees what has arrived
     if request.return_token_ids:
-        choice["token_ids"] = [_id(piece) for text in said for piece in _pieces(text)]
+        choice["token_ids"] = [_id(piece) for piece in tokens]
         body["prompt_token_ids"] = [token for message in request.messages for token in _ids(message)]
     return _encode(body)
+
+
+def _said(turn: Turn) -> list[str]:
+    return [turn.text, *(part for tool in turn.tools for part in (tool.name, tool.arguments))]
 
 
 def _texts(message: ChatMessage) -> Iterator[str]:
@@ -104,20 +119,14 @@ def _texts(message: ChatMessage) -> Iterator[str]:
         yield call.function.arguments
 
 
-def _images(message: ChatMessage) -> list[str]:
-    if not isinstance(message.content, list):
-        return []
-    return [part.image_url.url for part in message.content if part.image_url is not None]
-
-
 def _length(message: ChatMessage) -> int:
-    return sum(_count(text) for text in _texts(message)) + len(_images(message))
+    return sum(_count(text) for text in _texts(message)) + len(message.images)
 
 
 def _ids(message: ChatMessage) -> Iterator[int]:
     for text in _texts(message):
         yield from (_id(piece) for piece in _pieces(text))
-    yield from (_id(url) for url in _images(message))
+    yield from (_id(url) for url in message.images)
 
 
 def _count(text: str) -> int:
@@ -132,9 +141,10 @@ def _id(piece: str) -> int:
     return zlib.crc32(piece.encode()) % _VOCABULARY
 
 
-def _logprob(piece: str) -> dict[str, object]:
+def _logprob(piece: str, shift: float) -> dict[str, object]:
     data = piece.encode()
-    return {"token": piece, "logprob": -(1 + _id(piece) % 999) / 1000, "bytes": list(data), "top_logprobs": []}
+    value = plain_logprob(_id(piece)) - shift
+    return {"token": piece, "logprob": value, "bytes": list(data), "top_logprobs": []}
 
 
 def error(message: str, *, kind: str = "invalid_request_error", code: str = "", param: str = "") -> bytes:

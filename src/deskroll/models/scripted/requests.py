@@ -26,7 +26,9 @@ class Refused(Exception):
         self.status = status
 
 
-class _Url(msgspec.Struct):
+class Url(msgspec.Struct):
+    """Where an image is."""
+
     url: str
 
 
@@ -35,7 +37,7 @@ class Part(msgspec.Struct):
 
     type: str
     text: str | None = None
-    image_url: _Url | None = None
+    image_url: Url | None = None
 
 
 class Function(msgspec.Struct):
@@ -68,6 +70,13 @@ class ChatMessage(msgspec.Struct):
             return "\n".join(part.text for part in self.content if part.text)
         return self.content or ""
 
+    @property
+    def images(self) -> list[str]:
+        """The addresses of its images."""
+        if not isinstance(self.content, list):
+            return []
+        return [part.image_url.url for part in self.content if part.image_url is not None]
+
 
 class _Offer(msgspec.Struct):
     name: str
@@ -88,6 +97,8 @@ class ChatRequest(msgspec.Struct):
     n: int | None = None
     logprobs: bool | None = None
     return_token_ids: bool | None = None
+    seed: int | None = None
+    top_k: int | None = None
 
     @property
     def opening(self) -> str:

@@ -36,6 +36,8 @@ class FaultKind(enum.StrEnum):
     """Refused with status 429 and a Retry-After."""
     BROKEN = "500"
     """Refused with status 500."""
+    UNAVAILABLE = "503"
+    """Refused with status 503."""
     HALF_BODY = "half_body"
     """Half of the answer, then the connection is closed."""
     INVALID_JSON = "invalid_json"
@@ -113,12 +115,22 @@ class Turn(Settings):
     tools: tuple[ToolUse, ...] = ()
     reasoning: str = ""
     """Sent as `reasoning_content`."""
+    by_seed: tuple[str, ...] = ()
+    """Texts of which the request's seed chooses one; without a seed, or without these, it is `text`."""
+    latency: Annotated[tuple[Seconds, Seconds] | None, BeforeValidator(_seconds)] = None
+    """How long this answer takes, in seconds: at least, at most; None: as long as the script says."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Turn:
-        if not self.model_fields_set:
+        if not self.model_fields_set - {"latency"}:
             raise ValueError('a turn needs a text, tools, or both; for an empty answer write {text: ""}')
         return self
+
+    def sampled(self, seed: int | None) -> Turn:
+        """The turn as a request with that seed gets it."""
+        if seed is None or not self.by_seed:
+            return self
+        return self.model_copy(update={"text": self.by_seed[seed % len(self.by_seed)]})
 
 
 class When(Settings):
