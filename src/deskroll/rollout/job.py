@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from deskroll.errors import ConfigError, plain
 from deskroll.rollout.spec import EpisodeSpec
-from deskroll.types import Record, Task
+from deskroll.types import Record, Sampling, Task
 
 _LONGEST_NAME = 100
 
@@ -42,6 +42,8 @@ class Job:
     """The round of a list's tasks; batches say their own."""
     priority: int = 0
     """Whose episodes get permits and desktops first: the higher one's."""
+    sampling: Sampling | None = None
+    """How its model is sampled, over what the spec says: the fields that are set count."""
     folder: str = ""
     """Where the files are that tasks name; empty: the working folder."""
 
