@@ -325,6 +325,10 @@ class Episode(Record, frozen=True):
     model: str = ""
     versions: tuple[str, ...] = ()
     """Versions of the weights that answered, in order of first use."""
+    joinable: int = 0
+    """Turns after another one, both with token ids."""
+    joined: int = 0
+    """Those of them whose prompt began with all of the turn before, to the token."""
     usage: Usage = Usage()
     started_at: float = 0.0
     """Seconds since the epoch."""

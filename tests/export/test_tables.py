@@ -16,7 +16,7 @@ from deskroll.export.tables import export_tables
 from deskroll.models import Message
 from deskroll.store import AttemptWriter, Run, RunInfo, RunStore
 from deskroll.store.journal import Planned, Sealed, Started
-from deskroll.types import Completion, Episode, EpisodeKey, Score, Sent, Step, StopReason
+from deskroll.types import Completion, Episode, EpisodeKey, LogprobsMode, Sampling, Score, Sent, Step, StopReason
 
 
 def exported(root: Path, output: Path, *, screens: bool = False) -> Exported:
@@ -60,6 +60,9 @@ def test_screens_are_embedded_once_where_asked_for(full_run: Path, tmp_path: Pat
         assert screens[name] == (full_run / name).read_bytes()
 
 
+SAMPLING = ("temperature", "top_p", "top_k", "max_tokens", "stop_texts", "seed", "logprobs_mode")
+
+
 async def one_episode(root: Path, steps: list[Step], messages: list[bytes] = []) -> None:  # noqa: B006
     key = EpisodeKey(phase="train", round=3, task="t\u2028/..", sample=0)
     async with RunStore.create(root, RunInfo(run_id=root.name)) as store:
@@ -70,19 +73,24 @@ async def one_episode(root: Path, steps: list[Step], messages: list[bytes] = [])
             for step in steps:
                 writer.step(step)
             episode = Episode(
-                key=key, attempt=1, stop=StopReason.DONE, score=Score(value=0.5, reason="half"), versions=("v1", "v2")
-            )
+                key=key, attempt=1, stop=StopReason.DONE, score=Score(value=0.5, reason="half"), versions=("v1", "v2"),
+                joinable=4, joined=3,
+            )  # fmt: skip
             await writer.seal(episode)
         store.write(Sealed(episode=episode, epoch=store.epoch))
 
 
 async def test_token_ids_logprobs_and_versions_come_back_exactly(tmp_path: Path) -> None:
     said = Completion(
-        text="é", prompt_token_ids=(1, 2**31 - 1), token_ids=(7, 8, 9), logprobs=(-0.1, -1e-300, 0.0), version="v2"
-    )
+        text="é", prompt_token_ids=(1, 2**31 - 1), token_ids=(7, 8, 9), logprobs=(-0.1, -1e-300, 0.0), version="v2",
+        version_end="v3", fingerprint="fp", endpoint="http://a/v1", seed=2**63,
+        sampling=Sampling(
+            temperature=0.5, top_k=20, stop=("x",), seed=2**63, logprobs=True, logprobs_mode=LogprobsMode.RAW
+        ),
+    )  # fmt: skip
     steps = [
         Step(index=0, completion=said, sent=Sent(messages=2, withheld=(1,))),
-        Step(index=1, completion=Completion(token_ids=())),
+        Step(index=1, completion=Completion(token_ids=(), version="vllm-abc", seed=7)),  # as older versions stored it
         Step(index=2),
     ]
     await one_episode(tmp_path / "run", steps, [Message.user("q").stored, b'{"odd": 1}'])
@@ -91,11 +99,16 @@ async def test_token_ids_logprobs_and_versions_come_back_exactly(tmp_path: Path)
     assert (first["prompt_token_ids"], first["token_ids"]) == ([1, 2**31 - 1], [7, 8, 9])
     assert first["logprobs"] == [-0.1, -1e-300, 0.0]
     assert (first["version"], first["text"]) == ("v2", "é")
+    assert [first[name] for name in ("version_end", "fingerprint", "endpoint")] == ["v3", "fp", "http://a/v1"]
+    assert [first[name] for name in SAMPLING] == [0.5, None, 20, None, ["x"], None, "raw_logprobs"]
+    assert [second[name] for name in SAMPLING] == [None, None, None, None, None, 7, None]
+    assert (second["version"], second["fingerprint"]) == ("vllm-abc", "")
     assert (first["sent_messages"], first["sent_withheld"]) == (2, [1])
     assert (second["token_ids"], second["logprobs"]) == ([], None)
     assert third["text"] is None
     (episode,) = rows(tmp_path / "out", "episodes")
     assert (episode["task_id"], episode["versions"], episode["round"]) == ("t\u2028/..", ["v1", "v2"], 3)
+    assert (episode["joinable"], episode["joined"]) == (4, 3)
     assert [row["role"] for row in rows(tmp_path / "out", "messages")] == ["user", ""]
 
 

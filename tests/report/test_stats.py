@@ -223,3 +223,9 @@ def test_a_score_is_read_from_the_record_and_nothing_else() -> None:
         episode("a", None, failure=FailureClass.ENV), score=Score(value=1.0, reason="judged as it stood")
     )
     assert outcome_of(timed_out) is Outcome.SUCCESS
+
+
+def test_the_share_of_turns_that_join_is_over_those_that_could() -> None:
+    made = [msgspec.structs.replace(each, joinable=n, joined=n // 2) for n, each in enumerate(run("1011"))]
+    assert summarise(4, made).consumption.prefix_held == (0 + 0 + 1 + 1) / (0 + 1 + 2 + 3)
+    assert summarise(4, run("1011")).consumption.prefix_held is None, "nobody knows any token ids"

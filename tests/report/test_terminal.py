@@ -148,3 +148,10 @@ def test_money(usd: float, unknown: int, calls: int, shown: str) -> None:
 )
 def test_durations(seconds: float, shown: str) -> None:
     assert words.duration(seconds) == shown
+
+
+def test_how_often_the_prefix_held_is_told_where_tokens_are_known() -> None:
+    known = msgspec.structs.replace(episode(), joinable=8, joined=6)
+    text = printed(terminal.report("r", "finished", summarise(1, [known]), 100), 100)
+    assert "prefix      held in 75.0% of turns after the first" in text
+    assert "prefix" not in printed(terminal.report("r", "finished", summarise(1, [episode()]), 100), 100)

@@ -32,7 +32,7 @@ from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.spec import EpisodeSpec
 from deskroll.store import Run
 from deskroll.store.journal import Started
-from deskroll.types import Task
+from deskroll.types import Sampling, Task
 from tests.rollout.conftest import ANSWER, CALCULATE, DONE, questions, script, until
 
 BACKENDS = pytest.mark.parametrize("backend", ["inline", "process"])
@@ -75,6 +75,24 @@ class Feed:
         while (batch := await self._queue.get()) is not None:
             self.taken += 1
             yield batch
+
+
+@BACKENDS
+async def test_a_job_may_sample_otherwise_than_its_spec(tmp_path: Path, backend: str) -> None:
+    async with opened(tmp_path, backend=backend, workers=1) as (runtime, server):
+        spec = spec_of(server, model={"temperature": 0.5, "seed": 3})
+        warm = Job("warm", questions(1), spec, group_size=2, sampling=Sampling(temperature=1.0))
+        for job in (Job("cool", questions(1), spec, group_size=2), warm):
+            await groups_of(runtime.run(job))
+        found = {}
+        for episode in await runtime.store.outcomes():
+            (step,) = runtime.store.attempt(episode.key, episode.attempt).steps()
+            assert step.completion is not None
+            assert step.completion.sampling is not None
+            found[episode.key.phase, episode.key.sample] = step.completion.sampling
+    assert [found[name].temperature for name in sorted(found)] == [0.5, 0.5, 1.0, 1.0]
+    assert len({each.seed for each in found.values()} - {None, 3}) == 4, "each sample has a seed of its own"
+    assert [json.loads(each)["temperature"] for each in server.requests] == [0.5, 0.5, 1.0, 1.0]
 
 
 @BACKENDS

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from deskroll.errors import FailureClass, InputError, MissingDependency, StoreError
-from deskroll.store import Run, RunStore, Storage, config_digest, find_run, join
+from deskroll.store import AttemptReader, AttemptWriter, Run, RunStore, Storage, config_digest, find_run, join
 from deskroll.store.info import RunInfo, encode
 from deskroll.store.journal import DesktopChanged, Sealed
-from deskroll.types import Failure, StopReason
+from deskroll.types import Completion, Failure, StopReason
 from tests.store.records import episode, info, key
 
 
@@ -127,3 +127,14 @@ def test_run_json_is_readable_json(tmp_path: Path) -> None:
     made = info()
     assert msgspec.json.decode(encode(made), type=RunInfo) == made
     assert encode(made).count(b"\n") > 5
+
+
+async def test_steps_that_older_versions_stored_are_read_as_they_are(tmp_path: Path) -> None:
+    storage = Storage.at(tmp_path)
+    async with AttemptWriter(storage, key(), 1) as writer:
+        await writer.seal(episode(key()))
+    old = b'{"index":0,"completion":{"text":"a","model":"m","version":"vllm-0.9-abc","seed":3}}\n'
+    (tmp_path / writer.name / "steps.jsonl").write_bytes(old)
+    (step,) = AttemptReader(storage, writer.name).steps()
+    assert step.completion == Completion(text="a", model="m", version="vllm-0.9-abc", seed=3)
+    assert (step.completion.fingerprint, step.completion.sampling) == ("", None)

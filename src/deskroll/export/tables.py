@@ -19,7 +19,7 @@ from deskroll.errors import MissingDependency, StoreError
 from deskroll.export.episodes import Chosen, Exported, Tell, check_whole, screens_of
 from deskroll.export.output import Output, writing
 from deskroll.store import AttemptReader, paths
-from deskroll.types import Episode, Stage, Step
+from deskroll.types import Completion, Episode, Stage, Step
 
 try:
     import pyarrow as pa
@@ -34,9 +34,14 @@ _KEY = {"phase": pa.string(), "round": pa.int32(), "task_id": pa.string(), "samp
 _SECONDS = {f"{stage.value}_s": pa.float64() for stage in Stage}
 _TIME = pa.timestamp("us", tz="UTC")
 _TEXTS = pa.list_(pa.string())
+_SAMPLING = {
+    "temperature": pa.float64(), "top_p": pa.float64(), "top_k": pa.int64(), "max_tokens": pa.int64(),
+    "stop_texts": _TEXTS, "seed": pa.int64(), "logprobs_mode": pa.string(),
+}  # fmt: skip
 
 EPISODES = pa.schema({
     "run_id": pa.string(), **_KEY, "domain": pa.string(), "model": pa.string(), "versions": _TEXTS,
+    "joinable": pa.int32(), "joined": pa.int32(),
     "score": pa.float64(), "reason": pa.string(), "found": pa.string(), "expected": pa.string(), "stop": pa.string(),
     "failure_class": pa.string(),
     "failure_kind": pa.string(), "failure_message": pa.string(), "answer": pa.string(), "steps": pa.int32(),
@@ -48,6 +53,7 @@ STEPS = pa.schema({
     **_KEY, "step": pa.int32(), "actions": _TEXTS, "thought": pa.string(), "notes": _TEXTS, "results": _TEXTS,
     "screen": pa.string(), "settled": pa.string(), **_SECONDS, "text": pa.string(), "reasoning": pa.string(),
     "tool_calls": _TEXTS, "finish_reason": pa.string(), "model": pa.string(), "version": pa.string(),
+    "version_end": pa.string(), "fingerprint": pa.string(), "endpoint": pa.string(), **_SAMPLING,
     "prompt_tokens": pa.int64(), "completion_tokens": pa.int64(), "cost_usd": pa.float64(), "tries": pa.int32(),
     "prompt_token_ids": pa.list_(pa.int64()), "token_ids": pa.list_(pa.int64()), "logprobs": pa.list_(pa.float64()),
     "sent_messages": pa.int32(), "sent_withheld": pa.list_(pa.int32()),
@@ -133,7 +139,8 @@ def _episode_row(run_id: str, episode: Episode) -> Row:
     failure, usage = episode.failure, episode.usage
     return {
         "run_id": run_id, **_key(episode), "domain": _text(episode.domain), "model": _text(episode.model),
-        "versions": [_text(each) for each in episode.versions], "score": episode.score.value,
+        "versions": [_text(each) for each in episode.versions], "joinable": episode.joinable,
+        "joined": episode.joined, "score": episode.score.value,
         "reason": _text(episode.score.reason), "found": _maybe(episode.score.found),
         "expected": _maybe(episode.score.expected), "stop": episode.stop.value,
         "failure_class": failure.failure_class.value if failure else None,
@@ -179,11 +186,29 @@ def _step_row(step: Step, folder: str) -> Row:
             "text": _text(said.text), "reasoning": _text(said.reasoning),
             "tool_calls": [msgspec.json.encode(each).decode() for each in said.tool_calls],
             "finish_reason": _text(said.finish_reason), "model": _text(said.model), "version": _text(said.version),
+            "version_end": _text(said.version_end), "fingerprint": _text(said.fingerprint),
+            "endpoint": _text(said.endpoint), **_sampling_row(said),
             "prompt_tokens": said.prompt_tokens, "completion_tokens": said.completion_tokens,
             "cost_usd": said.cost_usd, "tries": said.tries, "prompt_token_ids": _list(said.prompt_token_ids),
             "token_ids": _list(said.token_ids), "logprobs": _list(said.logprobs),
         }  # fmt: skip
     return row
+
+
+def _sampling_row(said: Completion) -> Row:
+    """Of answers that were stored before there was `sampling`, the seed alone is known."""
+    if (sampling := said.sampling) is None:
+        return {"seed": _whole(said.seed)}
+    return {
+        "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": _whole(sampling.top_k),
+        "max_tokens": _whole(sampling.max_tokens), "stop_texts": [_text(each) for each in sampling.stop],
+        "seed": _whole(sampling.seed), "logprobs_mode": sampling.logprobs_mode,
+    }  # fmt: skip
+
+
+def _whole(number: int | None) -> int | None:
+    """None also for what no column of numbers can hold: people may ask servers for anything."""
+    return number if number is None or -(2**63) <= number < 2**63 else None
 
 
 def _seconds(seconds: Mapping[str, float]) -> Row:

@@ -16,6 +16,7 @@ from deskroll.types import Episode, Stage
 def consumption(attempts: Sequence[Episode]) -> Consumption:
     """What the attempts used up."""
     usages = [attempt.usage for attempt in attempts]
+    joinable = sum(attempt.joinable for attempt in attempts)
     return Consumption(
         attempts=len(attempts),
         prompt_tokens=sum(usage.prompt_tokens for usage in usages),
@@ -23,6 +24,7 @@ def consumption(attempts: Sequence[Episode]) -> Consumption:
         model_calls=sum(usage.calls for usage in usages),
         cost_usd=math.fsum(usage.cost_usd for usage in usages if usage.cost_usd is not None),
         cost_unknown=sum(usage.cost_usd is None and usage.calls > 0 for usage in usages),
+        prefix_held=sum(attempt.joined for attempt in attempts) / joinable if joinable else None,
         steps=spread(attempt.steps for attempt in attempts),
         seconds=spread(max(0.0, attempt.ended_at - attempt.started_at) for attempt in attempts),
         phases=phase_times(attempts),

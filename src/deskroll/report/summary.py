@@ -124,6 +124,9 @@ class Consumption(Record, frozen=True):
     """The part that is known."""
     cost_unknown: int
     """Attempts that called a model whose price is not known."""
+    prefix_held: float | None
+    """The share of turns after the first whose prompt began with all of the turn before, to the token: such turns are
+    one sample in training (docs/rl.md). null where no token ids are known."""
     steps: Spread
     seconds: Spread
     """From start to end of an attempt."""

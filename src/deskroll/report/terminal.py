@@ -264,7 +264,7 @@ def _phases(rows: Sequence[StageTime], width: int) -> Table:
 
 
 def _totals(summary: Summary) -> Table:
-    used = summary.consumption
+    used, held = summary.consumption, summary.consumption.prefix_held
     speed = f", {each}" if (each := words.speed(summary)) else ""
     stopped = f", {summary.stopped:,} stopped with the run" if summary.stopped else ""
     attempts = f"{words.counted(used.attempts, 'attempt')} ({summary.retried:,} retried{stopped})"
@@ -273,6 +273,7 @@ def _totals(summary: Summary) -> Table:
         "time": f"{words.duration(summary.wall_s)} under way{speed}; {attempts}",
         "model": f"{words.counted(used.model_calls, 'call')}, {words.tokens(used.prompt_tokens)} tokens in, "
         f"{words.tokens(used.completion_tokens)} out",
+        "prefix": f"held in {words.percent(held)} of turns after the first" if held is not None else "",
         "cost": words.money(used.cost_usd, used.cost_unknown, used.model_calls),
         "steps": f"{used.steps.total:,.0f} in all; an attempt: mean {used.steps.mean:.1f}, p95 {used.steps.p95:.0f}",
         "desktops": f"{used.desktops:,}" if used.desktops else "",

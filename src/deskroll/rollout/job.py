@@ -10,7 +10,7 @@ from deskroll.config import check
 from deskroll.errors import ConfigError, plain
 from deskroll.rollout.spec import EpisodeSpec
 from deskroll.tasks import parse_task
-from deskroll.types import Record, Task
+from deskroll.types import Record, Sampling, Task
 
 _LONGEST_NAME = 100
 
@@ -53,6 +53,8 @@ class Job:
     """The round of a list's tasks; batches say their own."""
     priority: int = 0
     """Whose episodes get permits and desktops first: the higher one's."""
+    sampling: Sampling | None = None
+    """How its model is sampled, over what the spec says: the fields that are set count."""
     folder: str = ""
     """Where the files are that tasks name; empty: the working folder."""
 
@@ -65,6 +67,7 @@ class Job:
         round: int = 0,
         priority: int = 0,
         folder: str = "",
+        sampling: Sampling | None = None,
     ) -> None:
         """Tasks and the spec may be plain objects, as they stand in a file."""
         job, given = f"job {plain(name)!r}", cast(object, source)
@@ -82,5 +85,6 @@ class Job:
         tasks = read_tasks(source) if isinstance(source, Sequence) else source
         read = spec if isinstance(spec, EpisodeSpec) else check(EpisodeSpec, spec, f"{job}: spec")
         self.__dict__.update(
-            name=name, source=tasks, spec=read, group_size=group_size, round=round, priority=priority, folder=folder
-        )
+            name=name, source=tasks, spec=read, group_size=group_size, round=round, priority=priority, folder=folder,
+            sampling=sampling,
+        )  # fmt: skip

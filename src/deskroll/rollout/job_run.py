@@ -420,7 +420,7 @@ class JobRun:
                 return None
             order = Order(
                 key=key, attempt=attempt, task=group.task, spec=self.definition.digest, priority=self.job.priority,
-                isolated=isolated, waited_s=waited,
+                isolated=isolated, waited_s=waited, sampling=self.job.sampling,
             )  # fmt: skip
             self._running.add((key, attempt))
             try:

@@ -13,6 +13,7 @@ from deskroll.rollout.budget import Budget
 from deskroll.rollout.context import EpisodeContext
 from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.traces import CLOSE_ERROR, ERROR
+from deskroll.rollout.turns import has_ids, joins
 from deskroll.scoring.excerpt import shorten
 from deskroll.store import AttemptWriter
 from deskroll.types import Completion, Decision, Episode, Failure, Observation, Score, Stage, Step, StopReason
@@ -38,6 +39,9 @@ class EpisodeRecorder:
         self._model = context.model_name
         self._steps = self._actions = 0
         self._versions: dict[str, None] = {}
+        self._asked: Decision | None = None
+        """The last turn in which the model was asked."""
+        self._joinable = self._joined = 0
         self._stop = StopReason.FAILURE
         self._answer: str | None = None
         self._score = Score(value=None, reason="it did not end")
@@ -66,8 +70,12 @@ class EpisodeRecorder:
         self._pending = decision
         self._actions += len(decision.actions)
         self.budget.count(decision.completion)
-        if decision.completion is not None and decision.completion.version:
-            self._versions[decision.completion.version] = None
+        if (said := decision.completion) is not None:
+            self._versions |= dict.fromkeys(filter(None, (said.version, said.version_end)))
+            if self._asked is not None and has_ids(self._asked) and has_ids(decision):
+                self._joinable += 1
+                self._joined += joins(self._asked, decision)
+            self._asked = decision
 
     def step(self, turn: TurnResult) -> None:
         """Write down the turn that was decided on, and what came of it."""
@@ -173,6 +181,8 @@ class EpisodeRecorder:
             desktop=live.desktop,
             model=self._model,
             versions=tuple(self._versions),
+            joinable=self._joinable,
+            joined=self._joined,
             usage=self.budget.usage(),
             started_at=live.started_at,
             ended_at=time.time(),

@@ -19,6 +19,7 @@ from deskroll import __version__
 from deskroll.errors import StoreError, plain
 from deskroll.store import info as run_info
 from deskroll.store import journal, paths
+from deskroll.store.attempt import AttemptReader
 from deskroll.store.chain import Chain
 from deskroll.store.index import Index
 from deskroll.store.info import RunInfo
@@ -123,6 +124,10 @@ class RunStore:
     def flushes(self) -> int:
         """How many batches of records were made durable so far."""
         return self._pump.batches
+
+    def attempt(self, key: EpisodeKey, attempt: int) -> AttemptReader:
+        """The folder of one attempt, to be read."""
+        return AttemptReader(self.storage, paths.attempt_folder(key, attempt))
 
     async def next_attempt(self, key: EpisodeKey) -> int:
         """The number for another attempt: one whose folder is not there, whatever a killed coordinator left."""
