@@ -67,6 +67,7 @@ class Job:
         round: int = 0,
         priority: int = 0,
         folder: str = "",
+        *,
         sampling: Sampling | None = None,
     ) -> None:
         """Tasks and the spec may be plain objects, as they stand in a file."""
