@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 SOAK ?= 11
-BENCH ?= desktop recording suite pool engine scale
+BENCH ?= desktop recording suite pool engine models events scale
 export PYTHON
 
 .PHONY: help setup demo test test-fast soak lint format bench lock clean

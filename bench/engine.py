@@ -37,7 +37,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,19 +174,20 @@ def _here(function: str) -> list[str]:
     return ["-c", f"import engine; engine.{function}()"]
 
 
-def measure(server: Server, job: Job, start: list[str]) -> Measured:
-    """Start a contender, let it run its episodes, and look at it from outside."""
+def measure(server: Server, job: Job, start: list[str], beside: Sequence[Server] = ()) -> Measured:
+    """Start a contender, let it run its episodes, and look at it from outside; `beside`: servers that it asks, too."""
+    servers = (server, *beside)
     many = start[0] != "-c"  # a process for each episode: to look at all of them again and again would disturb them
     with _contender([*start, job.to_json()]) as process:
         _line(process)
-        before, tree, behind, whole = server.stats(), cpu_s(process.pid), cpu_s(server.pid), machine_s()
+        before, tree, behind, whole = _stats(servers), cpu_s(process.pid), _behind_s(servers), machine_s()
         peak = Peak(process.pid)
         with peak.watched(0.0 if many else LOOK_S):
             _go_on(process)
             seconds = json.loads(_line(process))["seconds"]
-            tree, behind, whole = cpu_s(process.pid) - tree, cpu_s(server.pid) - behind, machine_s() - whole
+            tree, behind, whole = cpu_s(process.pid) - tree, _behind_s(servers) - behind, machine_s() - whole
         peak.look()
-        after = server.stats()
+        after = _stats(servers)
         _go_on(process)
     calls, body_bytes = after[0] - before[0], after[1] - before[1]
     turns = job.episodes * TURNS
@@ -200,6 +201,16 @@ def measure(server: Server, job: Job, start: list[str]) -> Measured:
         body_kb=body_bytes / calls / 1e3,
         others=max(0.0, whole - tree - behind) / (seconds * (os.cpu_count() or 1)),
     )
+
+
+def _stats(servers: Sequence[Server]) -> tuple[int, int]:
+    """Requests so far, and the bytes of their bodies."""
+    each = [server.stats() for server in servers]
+    return sum(calls for calls, _ in each), sum(size for _, size in each)
+
+
+def _behind_s(servers: Sequence[Server]) -> float:
+    return sum(cpu_s(server.pid) for server in servers)
 
 
 def job_of(url: str, case: Case, episodes: int, folder: Path) -> Job:
