@@ -113,3 +113,17 @@ def test_every_setting_has_a_default_and_is_explained(tmp_path: Path) -> None:
     read = load(ModelPoolConfig, file)
     assert (read.vllm_command, read.restarts.most, read.restarts.within) == (("python", "-m", "vllm"), 2, 600)
     assert "~" not in read.ckpt_path
+
+
+def test_newer_weights_borrow_what_was_not_written_beside_them(program: Path, tmp_path: Path) -> None:
+    env, folder = {"PATH": str(program.parent)}, tmp_path / "step_12"
+    folder.mkdir()
+    (folder / "config.json").touch()
+    made = server_command(config(), PLACE, env, folder)
+    assert made.words[2] == str(folder)
+    assert [word for word in made.words if "/models/tiny" in word] == ["--tokenizer=/models/tiny"]
+    (folder / "config.json").unlink()
+    made = server_command(config(vllm_params={"tokenizer": "/other"}), PLACE, env, folder)
+    assert [word for word in made.words if "tiny" in word or "other" in word] == [
+        "--hf-config-path=/models/tiny", "--tokenizer=/other",
+    ]  # fmt: skip

@@ -139,6 +139,12 @@ async def test_an_older_version_is_taken_where_the_newest_is_refused(watched: Wa
     assert [each.reason for each in watched.refused] == [Refusal.TRUNCATED]
 
 
+async def test_a_link_that_leads_nowhere_hides_nothing(watched: Watched) -> None:
+    folder = one_file(watched.root / "step_11", marker="READY")
+    (folder / "A").symlink_to("nowhere")
+    assert await watched.look() == 11
+
+
 async def test_waiting_ends_when_weights_appear(watched: Watched) -> None:
     waiting = asyncio.create_task(watched.watch.wait(0.01))
     one_file(watched.root / ".part")
@@ -169,9 +175,12 @@ class TestObjectStore:
         assert await watch.look() is None
         seen: list[Checkpoint] = []
         for version in (1, 2, 3):
-            self.put(fs, one_file(tmp_path / "made" / f"step_{version}", fill=version, marker="READY"), url)
+            made = one_file(tmp_path / "made" / f"step_{version}", fill=version, marker="READY")
+            (made / "optimizer.pt").write_bytes(b"larger than the weights")
+            self.put(fs, made, url)
             found = await watch.look()
             assert found is not None
+            assert {file.name for file in found.path.iterdir()} == {"READY", "config.json", "model.safetensors"}
             assert found.path.is_relative_to(cache)
             watch.serve(found)
             seen.append(found)

@@ -7,7 +7,7 @@ carries its mark; no key is asked for that nobody has.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from deskroll.errors import ConfigError, MissingDependency
@@ -62,19 +62,30 @@ def find_vllm(command: tuple[str, ...], env: Mapping[str, str], built: Path = _B
 
 
 def server_command(
-    config: ModelPoolConfig, place: Place, env: Mapping[str, str], built: Path = _BUILT
+    config: ModelPoolConfig, place: Place, env: Mapping[str, str], folder: Path | None = None, built: Path = _BUILT
 ) -> ServerCommand:
-    """The command line and the environment of one server; `env` is that of this process."""
+    """The command line and the environment of one server; `env` is that of this process.
+
+    `folder`: newer weights than those of `ckpt_path`. What a trainer did not write beside them is taken from there.
+    """
     if not config.ckpt_path:
         raise ConfigError("ckpt_path is empty; name the folder of the model to serve (--ckpt-path DIR)")
     given = {flag_name(name) for name in config.vllm_params}
     ours = {name: value for name, value in _DEFAULTS.items() if name not in given}
     words = [
-        *find_vllm(config.vllm_command, env, built), "serve", config.ckpt_path, f"--uds={place.socket}",
+        *find_vllm(config.vllm_command, env, built), "serve", str(folder or config.ckpt_path), f"--uds={place.socket}",
         f"--served-model-name={config.served_name}", *flag_words(dict(ours)),
-        *(["--enable-lora"] if config.enable_lora else []), *flag_words(config.vllm_params),
+        *(["--enable-lora"] if config.enable_lora else []), *_borrowed(config.ckpt_path, folder, given),
+        *flag_words(config.vllm_params),
     ]  # fmt: skip
     return ServerCommand(words=tuple(words), env=_environment(config, place, env))
+
+
+def _borrowed(ckpt_path: str, folder: Path | None, given: Collection[str]) -> list[str]:
+    """Flags for what is not in a folder with weights alone, and is not told otherwise."""
+    files = {"hf-config-path": "config.json", "tokenizer": "tokenizer_config.json"}
+    missing = [flag for flag, name in files.items() if folder is not None and not (folder / name).exists()]
+    return [f"--{flag}={ckpt_path}" for flag in missing if flag not in given]
 
 
 def _environment(config: ModelPoolConfig, place: Place, env: Mapping[str, str]) -> dict[str, str]:

@@ -7,11 +7,10 @@ object store's is there as a whole or not at all, and of old copies only those a
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +22,7 @@ from deskroll.models.weights.look import File, Folder
 from deskroll.models.weights.refusal import CheckpointRefused
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_NOT_SERVED = (".pt", ".pth", ".bin", ".ckpt", ".distcp")
 _SECRET = re.compile(r"://[^/@]*@")
 
 
@@ -72,14 +72,14 @@ class FolderSource:
 
 
 def _folder(path: Path) -> Folder:
-    files = {}
+    files: dict[str, File] = {}
     try:
-        with os.scandir(path) as entries:
-            for entry in entries:
+        for entry in sorted(path.iterdir()):
+            with suppress(FileNotFoundError):  # a link that leads nowhere, or removed meanwhile
                 about = entry.stat()
                 files[entry.name] = File(size=about.st_size, stamp=str(about.st_mtime_ns))
-    except FileNotFoundError:  # a link that leads nowhere, or removed meanwhile
-        pass
+    except FileNotFoundError:
+        return Folder(name=path.name, files={})
     except OSError as error:
         return Folder(name=path.name, files=files, unreadable=error.strerror or str(error))
     shards: tuple[str, ...] = ()
@@ -136,7 +136,7 @@ class ObjectSource:
             shutil.rmtree(part, ignore_errors=True)
             (part / folder.name).mkdir(parents=True)
             with self._named():
-                for name in folder.files:
+                for name in _needed(folder):
                     self._fs.get_file(f"{self._prefix}/{folder.name}/{name}", str(part / folder.name / name))
             shutil.rmtree(copy.parent, ignore_errors=True)
             part.rename(copy.parent)
@@ -165,6 +165,11 @@ class ObjectSource:
             yield
         except Exception as error:  # each store's client raises errors of its own
             raise InputError(f"{self.shown}, where weights are looked for: {plain(str(error))}") from error
+
+
+def _needed(folder: Folder) -> list[str]:
+    """Not the states of optimizers, which are larger than the weights."""
+    return [name for name in folder.files if not name.endswith(_NOT_SERVED)]
 
 
 def _listed_file(about: Mapping[str, object]) -> File:
