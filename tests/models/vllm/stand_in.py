@@ -118,7 +118,8 @@ def serve(words: list[str]) -> None:
         signal.pause()
     Handler.state = State(folder, flags["served-model-name"])
     server = Server(flags["uds"], Handler)
-    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    stop = signal.SIG_IGN if fault == "deaf" else lambda *_: threading.Thread(target=server.shutdown).start()
+    signal.signal(signal.SIGTERM, stop)
     server.serve_forever()
 
 

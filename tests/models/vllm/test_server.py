@@ -122,6 +122,17 @@ async def test_a_start_that_is_cancelled_leaves_nothing(folder: Path) -> None:
     assert notes.list() == []
 
 
+async def test_who_cancels_a_stop_makes_it_short(folder: Path) -> None:
+    server = stand_in(folder, "deaf")
+    await server.start()
+    stopping = asyncio.create_task(server.stop(grace=3600))
+    await asyncio.wait([stopping], timeout=0)
+    stopping.cancel()
+    await asyncio.gather(stopping, return_exceptions=True)
+    assert family(server.id) == set()
+    assert ServerNotes().list() == []
+
+
 OWNER = """
 import asyncio, sys
 from pathlib import Path

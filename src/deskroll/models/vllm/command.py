@@ -7,10 +7,12 @@ carries its mark; no key is asked for that nobody has.
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from deskroll.errors import ConfigError, MissingDependency
+from deskroll.host.runtime_folder import LONGEST_SOCKET_PATH
 from deskroll.models.vllm.config import ModelPoolConfig
 from deskroll.models.vllm.flags import flag_name, flag_words
 from deskroll.types import Record
@@ -31,7 +33,7 @@ class Place(Record, frozen=True):
     """Its mark."""
     socket: Path
     scratch: Path
-    """A folder for what its processes leave lying about."""
+    """A folder for the sockets of its processes among each other, which stay when they are killed."""
     number: int = 0
     """Its number in the pool."""
     gpu: str | None = None
@@ -90,7 +92,9 @@ def _borrowed(ckpt_path: str, folder: Path | None, given: Collection[str]) -> li
 
 def _environment(config: ModelPoolConfig, place: Place, env: Mapping[str, str]) -> dict[str, str]:
     found = {name: value for name, value in env.items() if name != "VLLM_API_KEY"}  # nobody would send it
-    found |= {"VLLM_NO_USAGE_STATS": "1", "VLLM_RPC_BASE_PATH": str(place.scratch), **config.env}
+    if len(f"{place.scratch}/{uuid.uuid4()}") <= LONGEST_SOCKET_PATH:  # else where vLLM itself would have them
+        found["VLLM_RPC_BASE_PATH"] = str(place.scratch)
+    found |= {"VLLM_NO_USAGE_STATS": "1", **config.env}
     if place.gpu is not None:
         found["CUDA_VISIBLE_DEVICES"] = place.gpu
     if config.base_port:

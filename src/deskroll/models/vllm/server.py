@@ -125,20 +125,30 @@ class VLLMServer:
         return proof
 
     async def stop(self, grace: float = _GRACE_S) -> None:
-        """End all of it; that it has ended already is no failure. Nothing of it is left then but its log."""
+        """End all of it; that it has ended already is no failure. Nothing of it is left then but its log.
+
+        It has `grace` seconds to end by itself; who cancels this takes them away.
+        """
         if self._place is None:
             return
-        if self._control is not None:
-            await self._control.__aexit__()
-            self._control = None
-        if self._process is not None and self._watching is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.terminate()
-            await asyncio.wait([self._watching], timeout=grace)  # it ends the others; what is left then will not end
-        await end_family(self.id)
-        if self._watching is not None:
-            await self._watching
-        self._notes.close(self.id)
+        try:
+            await self._ask_to_end(grace)
+        finally:
+            await end_family(self.id)
+            if self._watching is not None:
+                await self._watching
+            if self._control is not None:
+                await self._control.__aexit__()
+                self._control = None
+            self._notes.close(self.id)
+
+    async def _ask_to_end(self, grace: float) -> None:
+        """Its API process ends the others; what is left after it would not end."""
+        if self._process is None or self._watching is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+        await asyncio.wait([self._watching], timeout=grace)
 
     def last_lines(self) -> str:
         """The end of its log."""
