@@ -27,7 +27,9 @@ class ServerControl:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> ServerControl:
-        connector = aiohttp.UnixConnector(path=str(self.socket), limit=0)
+        # A connection for each request: one that the server gives up at this moment would lose a request that must
+        # not be made twice, and connecting to a socket costs nothing.
+        connector = aiohttp.UnixConnector(path=str(self.socket), limit=0, force_close=True)
         self._session = aiohttp.ClientSession(connector=connector, timeout=self._timeout)
         return self
 

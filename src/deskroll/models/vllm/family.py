@@ -23,30 +23,47 @@ _GONE_S = 30.0
 
 def family(server_id: str) -> set[int]:
     """The processes that carry the mark of a server and are alive; never this one."""
-    mark = f"{MARK}={server_id}".encode()
-    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    return {pid for pid in pids if pid != os.getpid() and mark in _environment(pid) and process_start(pid)}
+    pids = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()} - {os.getpid()}
+    return {pid for pid in pids if _is_marked(pid, server_id) and process_start(pid)}
 
 
 async def end_family(server_id: str) -> set[int]:
-    """Kill all of it, until there is none: one that is being killed may have made another; returns what there was."""
-    seen: set[int] = set()
+    """Kill all of it, and wait until it is gone and its memory free; returns what processes there were.
+
+    Looked for again until there is none, since one that is being killed may have made another. One that is ending has
+    no environment any more while its memory is taken back, so each that was seen is waited for by its number.
+    """
+    seen: dict[int, int] = {}
+    left: set[int] = set()
     try:
         async with time_limit(_GONE_S):
-            while found := await asyncio.to_thread(family, server_id):
-                seen |= found
+            while True:
+                found = await asyncio.to_thread(family, server_id)
+                seen |= {pid: process_start(pid) for pid in found if pid not in seen}
+                left = {pid for pid, start in seen.items() if start and process_start(pid) == start}
+                if not found and not left:
+                    return set(seen)
                 for pid in found:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                    _kill(pid, server_id)
                 await asyncio.sleep(_LOOK_S)
     except TimeoutError:
-        left = ", ".join(map(str, sorted(family(server_id))))
-        raise ModelError(f"model server {server_id}: processes {left} were killed and are still there") from None
-    return seen
+        names = ", ".join(map(str, sorted(left)))
+        raise ModelError(f"model server {server_id}: processes {names} were killed and are still there") from None
 
 
-def _environment(pid: int) -> list[bytes]:
+def _kill(pid: int, server_id: str) -> None:
+    """Kill a process of the family, and never one that has its number by now."""
+    with contextlib.suppress(ProcessLookupError):
+        process = os.pidfd_open(pid)
+        try:
+            if _is_marked(pid, server_id):
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+        finally:
+            os.close(process)
+
+
+def _is_marked(pid: int, server_id: str) -> bool:
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return f"{MARK}={server_id}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
-        return []
+        return False
