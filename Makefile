@@ -43,7 +43,7 @@ test-fast:
 
 test-vllm: vllm
 	@scripts/prepare dev
-	@scripts/test --vllm tests/vllm $(PYTEST_ARGS)
+	@scripts/test --vllm -s tests/vllm $(PYTEST_ARGS)
 
 soak:
 	@scripts/prepare dev local network demo test
