@@ -145,6 +145,50 @@ async def test_a_link_that_leads_nowhere_hides_nothing(watched: Watched) -> None
     assert await watched.look() == 11
 
 
+async def test_what_is_written_under_another_name_is_not_told_of(watched: Watched) -> None:
+    part = watched.root / "step_11.part"
+    for size in (100, 200):
+        part.mkdir(exist_ok=True)
+        (part / "model.safetensors").write_bytes(safetensors()[:size])
+        assert await watched.look() is None
+    one_file(part).rename(watched.root / "step_11")
+    assert [await watched.look() for _ in range(2)] == [None, 11]
+    assert watched.refused == []
+
+
+@pytest.mark.parametrize("name", [".step_11", "tmp-checkpoint-11"])
+async def test_temporary_folders_and_those_without_weights_are_nobodys_business(watched: Watched, name: str) -> None:
+    one_file(watched.root / name, marker="READY")
+    (watched.root / "logs").mkdir()
+    (watched.root / "logs" / "READY").touch()
+    (watched.root / "note.txt").touch()
+    assert [await watched.look() for _ in range(3)] == [None, None, None]
+    assert watched.refused == []
+
+
+async def test_after_going_back_only_what_is_written_anew_is_taken(watched: Watched) -> None:
+    for version in (11, 12):
+        one_file(watched.root / f"step_{version}", marker="READY")
+    assert await watched.look() == 12
+    watched.watch.serve(read_checkpoint(watched.root / "step_12"))
+    watched.watch.serve(read_checkpoint(watched.root / "step_10"))
+    assert [await watched.look() for _ in range(2)] == [None, None]
+    one_file(watched.root / "step_11", fill=0.75)
+    assert await watched.look() == 11
+    assert watched.refused == []
+
+
+async def test_old_versions_that_are_removed_bit_by_bit_are_not_told_of(watched: Watched) -> None:
+    assert await watched.look() is None
+    one_file(watched.root / "step_11", marker="READY")
+    assert await watched.look() == 11
+    watched.watch.serve(read_checkpoint(watched.root / "step_11"))
+    for name in ("step_10/model.safetensors", "step_10/config.json"):
+        (watched.root / name).unlink()
+        assert await watched.look() is None
+    assert watched.refused == []
+
+
 async def test_waiting_ends_when_weights_appear(watched: Watched) -> None:
     waiting = asyncio.create_task(watched.watch.wait(0.01))
     one_file(watched.root / ".part")

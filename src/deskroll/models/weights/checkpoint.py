@@ -29,6 +29,8 @@ from deskroll.types import Record
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 ADAPTER = "adapter_model.safetensors"
+TEMPORARY = (".", "tmp-", "tmp_")
+"""What names of folders begin with that are being written, and renamed then."""
 _VERSION = re.compile(r"(?:.*\D)?(\d{1,18})", re.ASCII | re.DOTALL)
 _LONGEST_INDEX = 100_000_000
 
@@ -63,7 +65,7 @@ class _Index(msgspec.Struct):
 
 def version_of(name: str) -> int | None:
     """The number that the name of a folder ends in; None where it ends in none, or is that of a temporary folder."""
-    if name.startswith((".", "tmp-", "tmp_")):
+    if name.startswith(TEMPORARY):
         return None
     found = _VERSION.fullmatch(name)
     return int(found[1]) if found else None

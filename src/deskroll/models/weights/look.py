@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from deskroll.models.weights.checkpoint import ADAPTER, INDEX, WEIGHTS, version_of
+from deskroll.models.weights.checkpoint import ADAPTER, INDEX, TEMPORARY, WEIGHTS, version_of
 from deskroll.types import Record
 
 MARKERS = ("READY", "STABLE")
@@ -72,16 +72,17 @@ def next_look(folders: Iterable[Folder], before: Look | None) -> Look:
 
 
 def whole_folders(now: Look, before: Look | None) -> list[Folder]:
-    """Folders that are complete, of those with a version; the highest version first."""
+    """Folders that are complete, or cannot be looked into; the highest version first, those without one last."""
     same = {folder.name: folder for folder in before.folders} if before is not None else {}
-    found = [
-        folder
-        for folder in now.folders
-        if folder.version is not None
-        and (
-            folder.is_marked
-            or bool(folder.unreadable)
-            or (not now.marks and folder.has_all_files and same.get(folder.name) == folder)
-        )
-    ]
-    return sorted(found, key=lambda folder: (-(folder.version or 0), folder.name))
+    found = [folder for folder in now.folders if _is_whole(folder, now.marks, same.get(folder.name))]
+    return sorted(
+        found, key=lambda folder: (-1 if folder.version is None else folder.version, folder.name), reverse=True
+    )
+
+
+def _is_whole(folder: Folder, marks: bool, before: Folder | None) -> bool:
+    if folder.name.startswith(TEMPORARY) or (folder.version is None and not folder.has_weights):
+        return False
+    if folder.is_marked or folder.unreadable:
+        return True
+    return not marks and folder.has_all_files and before == folder

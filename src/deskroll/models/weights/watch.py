@@ -34,13 +34,17 @@ class WeightsWatch:
         self._before: Look | None = None
         self._refused: dict[str, Folder] = {}
         """What was refused, as it was then."""
-        self._known: set[str] = set()
-        """Folders that are history: of versions that were not above what was served when they were seen."""
+        self._history: dict[str, Folder] = {}
+        """Folders that are passed over, as they were when that was decided."""
 
     def serve(self, checkpoint: Checkpoint) -> None:
-        """These weights are served from now on; what lies there of older versions has been passed over."""
+        """These weights are served from now on; what lies there of older versions is passed over.
+
+        Where somebody has gone back, all that lies there is, until it is written anew.
+        """
+        newest = max(checkpoint.version, self.served.version)
         self.served = checkpoint
-        self._pass_over(self._before or Look())
+        self._pass_over(self._before or Look(), newest)
 
     async def look(self) -> Checkpoint | None:
         """The newest version that can be served in place of what is; None: there is none yet."""
@@ -57,53 +61,45 @@ class WeightsWatch:
         before = self._before
         now = self._before = next_look(self._source.folders(), before)
         if before is None:
-            self._pass_over(now)
-        self._refuse_unversioned(now)
+            self._pass_over(now, self.served.version)
         whole = whole_folders(now, before)
         for folder in whole:
-            if self._is_refused(folder) or folder.name in self._known:
+            if self._refused.get(folder.name) == folder or self._is_history(folder):
                 continue
             try:
-                self._refuse_double(folder, whole)
-                check_version(folder.version or 0, self.served.version)
-                return self._checked(folder)
+                return self._checked(folder, whole)
             except CheckpointRefused as refused:
-                self._refuse(folder, refused)
+                self._refused[folder.name] = folder
+                self._on_refused(refused)
         return None
 
-    def _pass_over(self, look: Look) -> None:
-        versions = {folder.name: folder.version for folder in look.folders}
-        self._known |= {
-            name for name, version in versions.items() if version is not None and version <= self.served.version
-        }
+    def _pass_over(self, look: Look, newest: int) -> None:
+        for folder in look.folders:
+            if folder.version is not None and folder.version <= newest:
+                self._history[folder.name] = folder
 
-    def _checked(self, folder: Folder) -> Checkpoint:
+    def _is_history(self, folder: Folder) -> bool:
+        """An old version that changes is being removed, or was finished late; a newer one was written anew."""
+        was = self._history.get(folder.name)
+        return was is not None and (was == folder or (folder.version or 0) <= self.served.version)
+
+    def _checked(self, folder: Folder, whole: list[Folder]) -> Checkpoint:
+        version = self._version(folder, whole)
+        check_version(version, self.served.version)
         path = self._source.fetch(folder, keep={self.served.path.name})
-        found = read_checkpoint(path, folder.version)
+        found = read_checkpoint(path, version)
         check_same_tensors(found, self.served)
         self._refused.pop(folder.name, None)
         return found
 
-    def _is_refused(self, folder: Folder) -> bool:
-        return self._refused.get(folder.name) == folder
-
-    def _refuse(self, folder: Folder, refused: CheckpointRefused) -> None:
-        self._refused[folder.name] = folder
-        self._on_refused(refused)
-
-    def _refuse_unversioned(self, now: Look) -> None:
-        """A folder that was renamed holds weights, and no version; it would be waited for in vain."""
-        for folder in now.folders:
-            hidden = folder.name.startswith((".", "tmp-", "tmp_"))
-            if folder.version is None and folder.has_weights and not hidden and not self._is_refused(folder):
-                path = Path(self._source.shown, folder.name)
-                what = f"{plain(str(path))} holds weights, and its name does not end in a version, as step_12 does"
-                self._refuse(folder, CheckpointRefused(Refusal.NO_VERSION, what, file=str(path)))
-
-    def _refuse_double(self, folder: Folder, whole: list[Folder]) -> None:
+    def _version(self, folder: Folder, whole: list[Folder]) -> int:
+        """The version of a folder, which must have one, and alone."""
+        path = Path(self._source.shown, folder.name)
+        if folder.version is None:
+            what = f"{plain(str(path))} holds weights, and its name does not end in a version, as step_12 does"
+            raise CheckpointRefused(Refusal.NO_VERSION, what, file=str(path))
         others = [each.name for each in whole if each.version == folder.version and each.name != folder.name]
         if others:
-            what = (
-                f"{plain(folder.name)} and {plain(others[0])} in {self._source.shown} are both version {folder.version}"
-            )
-            raise CheckpointRefused(Refusal.NO_VERSION, what, file=str(Path(self._source.shown, folder.name)))
+            what = f"{plain(str(path))} and {plain(others[0])} beside it are both version {folder.version}"
+            raise CheckpointRefused(Refusal.NO_VERSION, what, file=str(path))
+        return folder.version
