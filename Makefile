@@ -10,19 +10,21 @@ SOAK ?= 11
 BENCH ?= desktop recording suite pool engine models events scale
 export PYTHON
 
-.PHONY: help setup demo test test-fast soak lint format bench lock clean
+.PHONY: help setup demo test test-fast test-vllm soak lint format bench lock vllm clean
 
 help:
 	@echo 'make demo      deskroll at work on embedded desktops: no key, no virtual machine'
 	@echo 'make test      the test suite                     (PYTEST_ARGS="-k pool")'
 	@echo 'make test-fast the part of it that needs no desktop, and what of the sources it covers'
+	@echo 'make test-vllm the tests of model servers with a real vLLM on CPUs (make vllm)'
 	@echo 'make soak      500 kills, stops and clock steps  (SOAK=1: 46 of them)'
 	@echo 'make lint      ruff and mypy'
 	@echo 'make format    let ruff rewrite the sources'
 	@echo 'make bench     the benchmarks                     (BENCH=pool BENCH_ARGS=--quick)'
 	@echo 'make setup     everything that test and lint need, without running them'
+	@echo 'make vllm      vLLM for CPUs in .venv-vllm: minutes and 3 GB, once'
 	@echo 'make lock      newest versions into requirements*.lock'
-	@echo 'make clean     remove .venv and caches; system packages stay'
+	@echo 'make clean     remove both .venv and caches; system packages stay'
 
 setup:
 	@scripts/prepare dev local network demo test
@@ -38,6 +40,10 @@ test: setup
 test-fast:
 	@scripts/prepare dev
 	@scripts/test --fast
+
+test-vllm: vllm
+	@scripts/prepare dev
+	@scripts/test --vllm -s tests/vllm $(PYTEST_ARGS)
 
 soak:
 	@scripts/prepare dev local network demo test
@@ -63,6 +69,9 @@ lock:
 	@scripts/system-packages
 	@scripts/lock
 
+vllm:
+	@scripts/vllm
+
 clean:
-	rm -rf .venv demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .venv-vllm demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

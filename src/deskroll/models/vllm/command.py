@@ -1,0 +1,105 @@
+"""Command: the command line and the environment of one `vllm serve`.
+
+Guarantees: the server listens on the given unix socket and nowhere else; every process of it, whatever it calls itself,
+carries its mark; no key is asked for that nobody has.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from deskroll.errors import ConfigError, MissingDependency
+from deskroll.host.runtime_folder import LONGEST_SOCKET_PATH
+from deskroll.models.vllm.config import ModelPoolConfig
+from deskroll.models.vllm.flags import flag_name, flag_words
+from deskroll.types import Record
+
+MARK = "DESKROLL_MODEL_SERVER"
+"""The variable that every process of a server has; its value is the server's id."""
+_BUILT = Path(__file__).parents[4] / ".venv-vllm" / "bin" / "vllm"
+"""Where `make vllm` puts it, in a checkout."""
+_PORTS = 100
+_DEFAULTS = {"logprobs-mode": "processed_logprobs"}
+"""Log-probabilities of what was sampled from: after temperature and top-p, not before."""
+
+
+class Place(Record, frozen=True):
+    """Where one server is to be: what differs between servers of one pool."""
+
+    id: str
+    """Its mark."""
+    socket: Path
+    scratch: Path
+    """A folder for the sockets of its processes among each other, which stay when they are killed."""
+    number: int = 0
+    """Its number in the pool."""
+    gpu: str | None = None
+    """The GPUs that it sees, as CUDA_VISIBLE_DEVICES has them; None: whatever there is."""
+
+
+class ServerCommand(Record, frozen=True):
+    """What is started."""
+
+    words: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+def find_vllm(command: tuple[str, ...], env: Mapping[str, str], built: Path = _BUILT) -> tuple[str, ...]:
+    """The program: what the settings name, else what is on PATH, else what `make vllm` made."""
+    if command:
+        found = shutil.which(command[0], path=env.get("PATH", ""))
+        if found is None:
+            raise ConfigError(f"vllm_command names {command[0]}, which is no program that can be run; check the path")
+        return (found, *command[1:])
+    found = shutil.which("vllm", path=env.get("PATH", "")) or shutil.which(str(built))
+    if found is None:
+        raise MissingDependency(
+            "there is no vLLM: install one for your GPU (pip install vllm) and have it on PATH or in vllm_command, "
+            "or run `make vllm` in a checkout of deskroll for one that runs on CPUs"
+        )
+    return (found,)
+
+
+def server_command(
+    config: ModelPoolConfig, place: Place, env: Mapping[str, str], folder: Path | None = None, built: Path = _BUILT
+) -> ServerCommand:
+    """The command line and the environment of one server; `env` is that of this process.
+
+    `folder`: newer weights than those of `ckpt_path`. What a trainer did not write beside them is taken from there.
+    """
+    if not config.ckpt_path:
+        raise ConfigError("ckpt_path is empty; name the folder of the model to serve (--ckpt-path DIR)")
+    given = {flag_name(name) for name in config.vllm_params}
+    ours = {name: value for name, value in _DEFAULTS.items() if name not in given}
+    words = [
+        *find_vllm(config.vllm_command, env, built), "serve", str(folder or config.ckpt_path), f"--uds={place.socket}",
+        f"--served-model-name={config.served_name}", *flag_words(dict(ours)),
+        *(["--enable-lora"] if config.enable_lora else []), *_borrowed(config.ckpt_path, folder, given),
+        *flag_words(config.vllm_params),
+    ]  # fmt: skip
+    return ServerCommand(words=tuple(words), env=_environment(config, place, env))
+
+
+def _borrowed(ckpt_path: str, folder: Path | None, given: Collection[str]) -> list[str]:
+    """Flags for what is not in a folder with weights alone, and is not told otherwise."""
+    files = {"hf-config-path": "config.json", "tokenizer": "tokenizer_config.json"}
+    missing = [flag for flag, name in files.items() if folder is not None and not (folder / name).exists()]
+    return [f"--{flag}={ckpt_path}" for flag in missing if flag not in given]
+
+
+def _environment(config: ModelPoolConfig, place: Place, env: Mapping[str, str]) -> dict[str, str]:
+    found = {name: value for name, value in env.items() if name != "VLLM_API_KEY"}  # nobody would send it
+    if len(f"{place.scratch}/{uuid.uuid4()}") <= LONGEST_SOCKET_PATH:  # else where vLLM itself would have them
+        found["VLLM_RPC_BASE_PATH"] = str(place.scratch)
+    found |= {"VLLM_NO_USAGE_STATS": "1", **config.env}
+    if place.gpu is not None:
+        found["CUDA_VISIBLE_DEVICES"] = place.gpu
+    if config.base_port:
+        found["VLLM_PORT"] = str(config.base_port + place.number * _PORTS)
+    if config.enable_lora:
+        found["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+    # Processes that rename themselves write over their environment, and so over the mark, unless they are told not to.
+    return found | {"VLLM_SERVER_DEV_MODE": "1", "SPT_NOENV": "1", MARK: place.id}

@@ -1,0 +1,1 @@
+"""Weights: versions of a model that somebody writes, found, checked, and brought into a server that runs."""
