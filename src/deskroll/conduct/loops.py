@@ -8,7 +8,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-import uvloop
+from deskroll.errors import DeskrollError
+from deskroll.rollout.main_thread import refuse_after_main_thread
 
 T = TypeVar("T")
 
@@ -18,6 +19,13 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
 
     Ctrl-C cancels it, and is raised once it has ended.
     """
+    try:
+        refuse_after_main_thread()
+    except DeskrollError:
+        work.close()
+        raise
+    import uvloop  # noqa: PLC0415  (it cannot be imported once the main thread has ended)
+
     try:
         asyncio.get_running_loop()
     except RuntimeError:

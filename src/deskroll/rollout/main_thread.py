@@ -29,9 +29,7 @@ def outlasting_main_thread() -> Iterator[None]:
         yield
         return
     with _changed:
-        _set_hook()
-        if "ended" in _hook:
-            raise DeskrollError("the main thread has ended, and nothing can be started any more: have it join this one")
+        _refuse_late()
         _runs[task] = asyncio.get_running_loop()
     try:
         yield
@@ -39,6 +37,19 @@ def outlasting_main_thread() -> Iterator[None]:
         with _changed:
             del _runs[task]
             _changed.notify_all()
+
+
+def refuse_after_main_thread() -> None:
+    """Say so where the main thread has ended: not even what a run needs can be imported then."""
+    if threading.current_thread() is not threading.main_thread():
+        with _changed:
+            _refuse_late()
+
+
+def _refuse_late() -> None:
+    _set_hook()
+    if "ended" in _hook:
+        raise DeskrollError("the main thread has ended, and nothing can be started any more: have it join this one")
 
 
 def _set_hook() -> None:
