@@ -6,20 +6,23 @@ however that ends.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
 from typing import Protocol
 
+from deskroll.clocks import running_time
 from deskroll.errors import ModelError
 from deskroll.host.listen import Listen
 from deskroll.host.tokens import TOKEN_VARIABLE
 from deskroll.models.base import EndpointLoad, EpisodeClock
 from deskroll.models.exchange import Exchange
-from deskroll.models.router.client import RouterClient
+from deskroll.models.router.client import Held, RouterClient
 from deskroll.models.router.roster import Outcome
 from deskroll.models.settings import Address, read_address
 
+_SOON_S = 0.05
 _MOST_MODELS = 16
 """Names of models that are spoken about with one server at a time: each version of an adapter has its own."""
 
@@ -87,6 +90,47 @@ class DirectLine:
         return (self._exchange.load(),)
 
 
+class _Ticket:
+    """A router's ticket, for the length of a block; a class, for a generator would cost thrice as much."""
+
+    __slots__ = ("_asked", "_clock", "_held", "_line", "_router", "_session")
+
+    def __init__(self, line: RoutedLine, router: RouterClient, session: str, clock: EpisodeClock) -> None:
+        self._line, self._router, self._session, self._clock = line, router, session, clock
+
+    async def __aenter__(self) -> Asked:
+        self._held = held = await self._wait()
+        try:
+            exchange = await self._line.exchange(held.url, held.key, held.ticket.model)
+        except BaseException:
+            self._router.give_back(held)
+            raise
+        self._asked = Asked(exchange, held.ticket.version)
+        return self._asked
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._held.outcome, self._held.error = self._asked.outcome, self._asked.error
+        self._router.give_back(self._held)
+
+    async def _wait(self) -> Held:
+        """Most tickets come at once: only a longer wait is told, and all of it is nobody's time."""
+        clock, pausing = self._clock, ExitStack()
+        begun, paused = running_time(), 0.0
+
+        def pause() -> None:
+            nonlocal paused
+            paused = running_time()
+            pausing.enter_context(clock.paused())
+
+        timer = asyncio.get_running_loop().call_later(_SOON_S, pause)
+        try:
+            return await self._router.ask(self._session)
+        finally:
+            timer.cancel()
+            pausing.close()
+            clock.credit((paused or running_time()) - begun)
+
+
 class RoutedLine:
     """To whichever server a router names."""
 
@@ -107,18 +151,9 @@ class RoutedLine:
         self._stack = stack
         await stack.enter_async_context(self._router)
 
-    @asynccontextmanager
-    async def ticket(self, session: str, clock: EpisodeClock) -> AsyncIterator[Asked]:
+    def ticket(self, session: str, clock: EpisodeClock) -> AbstractAsyncContextManager[Asked]:
         """See `Line`."""
-        async with AsyncExitStack() as stack:
-            with clock.paused():
-                held = await stack.enter_async_context(self._router.ticket(session))
-            exchange = await self._exchange(held.url, held.key, held.ticket.model)
-            asked = Asked(exchange, held.ticket.version)
-            try:
-                yield asked
-            finally:
-                held.outcome, held.error = asked.outcome, asked.error
+        return _Ticket(self, self._router, session, clock)
 
     def end_session(self, session: str) -> None:
         """See `Line`."""
@@ -134,7 +169,8 @@ class RoutedLine:
         """See `Line`."""
         return tuple(next(iter(models.values())).load() for models in self._servers.values())
 
-    async def _exchange(self, url: str, key: str, model: str) -> Exchange:
+    async def exchange(self, url: str, key: str, model: str) -> Exchange:
+        """The exchange with that server about that model."""
         models = self._servers.setdefault((url, key), {})
         if (found := models.get(model)) is not None:
             return found

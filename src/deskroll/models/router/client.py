@@ -74,16 +74,24 @@ class RouterClient:
     @asynccontextmanager
     async def ticket(self, session: str = "", *, tell: bool = False) -> AsyncIterator[Held]:
         """Wait for a ticket and hold it for the length of the block; `tell`: what is served after it is wanted."""
-        ticket = await self._ask(session)
-        known = self._known[ticket.endpoint]
-        held = Held(ticket, known.url, known.key)
+        held = await self.ask(session)
         try:
             yield held
         finally:
-            self._send(wire.GiveBack(ticket=ticket.id, outcome=held.outcome, error=held.error, tell=tell))
+            self.give_back(held, tell=tell)
         if tell and self._frames is not None:
-            after = await self._wait_returned(ticket.id)
-            held.version_end = "" if after == ticket.version else after
+            after = await self._wait_returned(held.ticket.id)
+            held.version_end = "" if after == held.ticket.version else after
+
+    async def ask(self, session: str = "") -> Held:
+        """Wait for a ticket; whoever has it gives it back."""
+        ticket = await self._ask(session)
+        known = self._known[ticket.endpoint]
+        return Held(ticket, known.url, known.key)
+
+    def give_back(self, held: Held, *, tell: bool = False) -> None:
+        """A request is over."""
+        self._send(wire.GiveBack(ticket=held.ticket.id, outcome=held.outcome, error=held.error, tell=tell))
 
     def end_session(self, session: str) -> None:
         """An attempt is over: where it was answered does not matter any more."""
