@@ -117,7 +117,7 @@ class Turn(Settings):
     """Sent as `reasoning_content`."""
     by_seed: tuple[str, ...] = ()
     """Texts of which the request's seed chooses one; without a seed, or without these, it is `text`."""
-    latency: Annotated[tuple[Seconds, Seconds] | None, BeforeValidator(_seconds)] = None
+    latency: Annotated[tuple[Seconds, Seconds], BeforeValidator(_seconds)] | None = None
     """How long this answer takes, in seconds: at least, at most; None: as long as the script says."""
 
     @model_validator(mode="after")
