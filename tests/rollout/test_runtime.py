@@ -360,6 +360,22 @@ async def test_a_round_goes_on_with_the_spec_that_it_was_begun_with(tmp_path: Pa
     assert Run.open(tmp_path / "run").verify() == []
 
 
+async def test_a_note_of_a_spec_that_a_kill_left_torn_is_written_anew(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (runtime, server):
+        await groups_of(runtime.run(Job("train", questions(2), spec_of(server))))
+    (note,) = (tmp_path / "run/specs").iterdir()
+    whole = note.read_bytes()
+    for torn in (b"", whole[:20]):
+        note.write_bytes(torn)
+        async with opened(tmp_path) as (runtime, server):
+            again = await groups_of(runtime.run(Job("train", questions(2), spec_of(server))))
+            assert [group.resumed for group in again] == [True, True]
+            assert note.read_bytes() == whole
+            with pytest.raises(InputError, match=r"model\.name was 'scripted' and is 'other'"):
+                await groups_of(runtime.run(Job("train", questions(2), spec_of(server, model={"name": "other"}))))
+    assert list(note.parent.iterdir()) == [note]
+
+
 async def test_a_round_goes_on_with_the_code_that_it_was_begun_with(tmp_path: Path) -> None:
     code = "from deskroll.agents.noop import NoopAgent\n\n\nclass Mine(NoopAgent):\n    pass\n"
     file = tmp_path / "mine.py"
