@@ -197,6 +197,27 @@ async def test_a_job_that_is_run_again_counts_once(tmp_path: Path) -> None:
     assert (standing.planned, standing.done, standing.before, standing.successes) == (6, 6, 6, 4)
 
 
+async def test_what_is_done_again_is_not_taken_for_what_earlier_starts_did(tmp_path: Path) -> None:
+    good, bad = questions(8)[:5], questions(8, fails="setup")[5:7]
+    tasks = [*good, *bad, questions(8)[7]]
+
+    def job(server: ScriptedServer, tasks: Sequence[Task]) -> Job:
+        failing = {"env": "tests.rollout.parts:FailingEnv", "retries": {"setup": 0, "backoff": 0.01}}
+        return Job("train", tasks, spec_of(server, **failing))
+
+    async with opened(tmp_path) as (runtime, server):
+        await groups_of(runtime.run(job(server, good)))
+    async with opened(tmp_path) as (runtime, server):
+        for _ in range(3):
+            await groups_of(runtime.run(job(server, tasks)))
+            standing = runtime.status().standing
+            assert (standing.planned, standing.done, standing.before) == (8, 8, 5)
+            assert (standing.scored, standing.unscored) == (6, {"setup": 2})
+        await groups_of(runtime.run(job(server, good)))
+        standing = runtime.status().standing
+    assert (standing.planned, standing.done, standing.before, standing.unscored) == (5, 5, 5, {})
+
+
 async def test_a_job_begins_once_however_many_batches_it_has(tmp_path: Path) -> None:
     async def source() -> AsyncIterator[Batch]:
         for n in range(4):

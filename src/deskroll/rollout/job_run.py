@@ -273,7 +273,8 @@ class JobRun:
         before = [outcome for key in done if (outcome := engine.store.index.outcome(key)) is not None]
         self._planned += len(groups) * samples
         self._done += len(before)
-        engine.sink.emit(batch_planned(name, batch.round, len(groups) * samples, before, first=first))
+        own = sum(engine.store.index.written_here(outcome.key) for outcome in before)
+        engine.sink.emit(batch_planned(name, batch.round, len(groups) * samples, before, own=own, first=first))
         for group in groups:
             if not group.keys:
                 await self._hand_out(group, batch.round, {}, resumed=True)
