@@ -28,6 +28,7 @@ from deskroll.rollout.engine import SPECS
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.job_run import JobRun
+from deskroll.rollout.models import Models
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.spec import EpisodeSpec
 from deskroll.store import Run
@@ -529,6 +530,33 @@ async def test_a_job_whose_model_cannot_be_asked_ends_before_anything_is_started
         assert len(await groups_of(other)) == 9
         assert runtime.status().pool is None
     assert {each.phase for each in Run.open(tmp_path / "run").index.planned} == {"eval", "none"}
+
+
+LEAVING = """
+import sys
+from contextlib import asynccontextmanager
+from deskroll.models.openai import OpenAIModel
+class Leaving(OpenAIModel):
+    @classmethod
+    @asynccontextmanager
+    async def serve(cls, settings, name, sink=None):
+        if {begins}:
+            sys.exit("no licence")
+        yield settings
+        sys.exit("no licence")
+"""
+
+
+@pytest.mark.parametrize("begins", [True, False], ids=["as it begins", "as it ends"])
+async def test_a_model_that_wants_to_end_the_program_is_told_as_what_it_is(tmp_path: Path, begins: bool) -> None:
+    (tmp_path / "leaving.py").write_text(LEAVING.format(begins=begins))
+    spec = EpisodeSpec.model_validate({"model": {"name": "mine", "kind": f"{tmp_path}/leaving.py:Leaving"}})
+    said = r"^model: what serves it wanted to end the whole program \(SystemExit: no licence\)"
+    with pytest.raises(ConfigError, match=said) as told:
+        async with Models() as models:
+            await models.serving(spec)
+            assert not begins, "this is not come to"
+    assert isinstance(told.value.__cause__, SystemExit)
 
 
 async def test_a_job_that_is_cancelled_while_its_model_is_asked_leaves_nothing(tmp_path: Path) -> None:
