@@ -572,7 +572,7 @@ async def test_a_job_that_is_done_needs_no_model(tmp_path: Path) -> None:
         feed.put(questions(2), 0)
         feed.put(questions(2), 1)
         seen = []
-        with pytest.raises(ConfigError, match="^model: .* no connection"):
+        with pytest.raises(ConfigError, match=r"^model: .* no connection"):
             async for group in runtime.run(Job("train", feed, dead)):
                 seen.append((group.round, group.resumed))
     assert seen == [(0, True), (0, True)]

@@ -138,8 +138,8 @@ def batch_planned(
     failures = [each.failure for each in before if each.score.value is None]
     unscored = Counter(_class_of(each.failure_class if each else None) for each in failures)
     return BatchPlanned(
-        phase=phase, round=round_, first=first, episodes=episodes, done=len(values) + unscored.total(),
-        own=own, scored=len(values), successes=sum(map(is_success, values)), score_sum=sum(values), unscored=dict(unscored),
+        phase=phase, round=round_, first=first, episodes=episodes, done=len(values) + unscored.total(), own=own,
+        scored=len(values), successes=sum(map(is_success, values)), score_sum=sum(values), unscored=dict(unscored),
     )  # fmt: skip
 
 
