@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from deskroll.conduct.program import interrupted
+
 T = TypeVar("T")
 
 
@@ -48,3 +50,11 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         loop.call_soon_threadsafe(task.cancel)
         thread.join()
         raise
+
+
+def run_for_command(work: Coroutine[Any, Any, T]) -> T:
+    """As `run_to_end`, for a command: one that is interrupted says so, and ends with the exit code for that."""
+    try:
+        return run_to_end(work)
+    except KeyboardInterrupt:
+        raise interrupted() from None
