@@ -45,6 +45,30 @@ def test_every_public_name_is_there_and_importing_is_light() -> None:
     assert told.stdout.strip() == "[]"
 
 
+INTERRUPTED = """
+import asyncio, os, signal, click
+from deskroll.conduct.loops import run_for_command
+from deskroll.conduct.program import run_command
+async def work():
+    os.kill(os.getpid(), signal.SIGINT)  # nobody in there handles it
+    await asyncio.sleep(3600)
+run_command(click.Command("it", callback=lambda: run_for_command(work())))
+"""
+
+
+def test_a_command_that_is_interrupted_says_so_whoever_takes_the_signal() -> None:
+    told = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout, told.stderr) == (130, "", "interrupted\n")
+
+
+def test_commands_that_run_episodes_do_so_in_one_way() -> None:
+    commands = ROOT / "src/deskroll/cli"
+    for name in ("run", "demo", "replay"):
+        source = (commands / f"{name}.py").read_text()
+        assert "run_for_command(" in source
+        assert not re.search(r"uvloop|asyncio\.run|CancelledError", source), name
+
+
 def test_a_run_returns_its_episodes(place: Path) -> None:
     episodes = run(num_rollouts=2, group_size=2)
     assert [(each.key.task, each.key.sample, each.score.value) for each in episodes] == [

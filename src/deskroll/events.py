@@ -79,6 +79,8 @@ class BatchPlanned(OfJob, frozen=True, kw_only=True, tag="batch.planned"):
     """Whether the job has planned nothing of this round before: what an earlier job did is in these numbers."""
     episodes: int
     done: int = 0
+    own: int = 0
+    """Of these, how many this start had done itself, in an earlier job."""
     scored: int = 0
     successes: int = 0
     score_sum: float = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import signal
@@ -13,8 +14,13 @@ import psutil
 import pytest
 
 from deskroll.errors import FailureClass, WorkerLost
+from deskroll.rollout.backends.process import ProcessBackend
 from deskroll.rollout.backends.zygote import WorkerZygote
+from deskroll.rollout.config import WorkerSettings
+from deskroll.rollout.orders import Order, WorkerSetup
+from deskroll.rollout.spec import Definition, EpisodeSpec
 from deskroll.store.journal import Failed
+from deskroll.types import EpisodeKey, Task
 from tests.rollout.conftest import ANSWER, Runs, questions, script, until
 from tests.waiting import wait_until
 
@@ -118,6 +124,59 @@ async def test_a_worker_that_imports_for_long_does_not_hang(
         script(ANSWER), questions(1), env="slow_to_import:SlowEnv", backend="process", workers=1, hang_after=2.0
     )
     assert (outcome.score.value, outcome.attempt) == (1.0, 1)
+
+
+HELD = """
+import os
+from deskroll.envs.math import MathEnv
+class HeldEnv(MathEnv): pass
+if os.getpid() != {coordinator}:
+    open({gate!r}).read()
+"""
+
+
+def opened_by_a_reader(gate: Path) -> int | None:
+    try:
+        return os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:  # nobody reads it yet
+        return None
+
+
+async def test_what_a_worker_tells_late_of_a_spec_that_was_forgotten_is_not_held_against_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that imports hears of a spec and that it is forgotten in one go, and then tells that it is not there."""
+    os.mkfifo(gate := tmp_path / "gate")
+    (tmp_path / "held_import.py").write_text(HELD.format(gate=str(gate), coordinator=os.getpid()))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    agent, model = "tests.rollout.parts:AnsweringAgent", {"name": "none", "base_url": "http://127.0.0.1:9/v1"}
+    held, other = (
+        Definition.of(EpisodeSpec.model_validate({"env": env, "agent": agent, "model": model}))
+        for env in ("held_import:HeldEnv", "math")
+    )
+
+    def order(definition: Definition, attempt: int, task: Task) -> Order:
+        key = EpisodeKey(phase="eval", round=0, task=task.id, sample=0)
+        return Order(key=key, attempt=attempt, task=task, spec=definition.digest)
+
+    first, second = questions(2)
+    async with ProcessBackend(WorkerSetup(storage=str(tmp_path)), WorkerSettings(workers=1)) as backend:
+        backend.define(held)
+        holding = asyncio.create_task(backend.run(order(held, 1, first)))
+        writers: list[int | None] = []
+        await until(lambda: writers.append(opened_by_a_reader(gate)) or writers[-1], "the worker imports")
+        backend.define(other)
+        unwanted = asyncio.create_task(backend.run(order(other, 1, second)))
+        await until(lambda: backend.workers()[0].running == 2, "it was ordered")
+        unwanted.cancel()
+        await asyncio.wait((unwanted,))
+        backend.forget(other.digest)
+        os.close(writers[-1] or -1)
+        ended = await holding
+        backend.define(other)
+        again = await backend.run(order(other, 2, second))
+    assert [each and each.score.value for each in (ended, again)] == [1.0, 1.0]
 
 
 async def test_what_workers_print_does_not_grow_without_end(runs: Runs) -> None:

@@ -28,6 +28,7 @@ from deskroll.rollout.engine import SPECS
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.job_run import JobRun
+from deskroll.rollout.models import Models
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.spec import EpisodeSpec
 from deskroll.store import Run
@@ -215,6 +216,27 @@ async def test_a_job_that_is_run_again_counts_once(tmp_path: Path) -> None:
     assert (standing.planned, standing.done, standing.before, standing.successes) == (6, 6, 6, 4)
 
 
+async def test_what_is_done_again_is_not_taken_for_what_earlier_starts_did(tmp_path: Path) -> None:
+    good, bad = questions(8)[:5], questions(8, fails="setup")[5:7]
+    tasks = [*good, *bad, questions(8)[7]]
+
+    def job(server: ScriptedServer, tasks: Sequence[Task]) -> Job:
+        failing = {"env": "tests.rollout.parts:FailingEnv", "retries": {"setup": 0, "backoff": 0.01}}
+        return Job("train", tasks, spec_of(server, **failing))
+
+    async with opened(tmp_path) as (runtime, server):
+        await groups_of(runtime.run(job(server, good)))
+    async with opened(tmp_path) as (runtime, server):
+        for _ in range(3):
+            await groups_of(runtime.run(job(server, tasks)))
+            standing = runtime.status().standing
+            assert (standing.planned, standing.done, standing.before) == (8, 8, 5)
+            assert (standing.scored, standing.unscored) == (6, {"setup": 2})
+        await groups_of(runtime.run(job(server, good)))
+        standing = runtime.status().standing
+    assert (standing.planned, standing.done, standing.before, standing.unscored) == (5, 5, 5, {})
+
+
 async def test_a_job_begins_once_however_many_batches_it_has(tmp_path: Path) -> None:
     async def source() -> AsyncIterator[Batch]:
         for n in range(4):
@@ -245,14 +267,17 @@ async def test_specs_that_no_job_has_any_more_are_forgotten(tmp_path: Path, back
     feed, number = Feed(), SPECS + 8
     async with opened(tmp_path, backend=backend, workers=1) as (runtime, server):
         lasting = runtime.run(Job("lasting", feed, spec_of(server)))
+        feed.put(questions(1), 0)
+        await until(lambda: lasting.status().done == 1, "it has its own")
         for n in range(number):
             assert len(await groups_of(runtime.run(job(server, n)))) == 1
-        await until(lambda: SPECS - 2 <= clients(runtime) <= SPECS, "clients of the last ones are open, and no others")
+        wanted = range(SPECS - 1, SPECS + 2)  # one that is let go is closed when the next one is opened
+        await until(lambda: clients(runtime) in wanted, "clients of the last ones are open, and no others")
         assert len(await groups_of(runtime.run(job(server, 0, "again")))) == 1, "the first is defined anew"
-        feed.put(questions(1), 0)
+        feed.put(questions(1), 1)
         feed.end()
-        assert len(await groups_of(lasting)) == 1, "its own was kept all the time"
-    assert len(Run.open(tmp_path / "run").outcomes()) == number + 2
+        assert len(await groups_of(lasting)) == 2, "its own was kept all the time"
+    assert len(Run.open(tmp_path / "run").outcomes()) == number + 3
 
 
 async def test_a_job_that_is_left_is_cancelled(tmp_path: Path) -> None:
@@ -376,6 +401,22 @@ async def test_a_round_goes_on_with_the_spec_that_it_was_begun_with(tmp_path: Pa
         with pytest.raises(InputError, match=r"model\.name was 'other' and is 'scripted'"):
             await groups_of(runtime.run(patient))
     assert Run.open(tmp_path / "run").verify() == []
+
+
+async def test_a_note_of_a_spec_that_a_kill_left_torn_is_written_anew(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (runtime, server):
+        await groups_of(runtime.run(Job("train", questions(2), spec_of(server))))
+    (note,) = (tmp_path / "run/specs").iterdir()
+    whole = note.read_bytes()
+    for torn in (b"", whole[:20]):
+        note.write_bytes(torn)
+        async with opened(tmp_path) as (runtime, server):
+            again = await groups_of(runtime.run(Job("train", questions(2), spec_of(server))))
+            assert [group.resumed for group in again] == [True, True]
+            assert note.read_bytes() == whole
+            with pytest.raises(InputError, match=r"model\.name was 'scripted' and is 'other'"):
+                await groups_of(runtime.run(Job("train", questions(2), spec_of(server, model={"name": "other"}))))
+    assert list(note.parent.iterdir()) == [note]
 
 
 async def test_a_round_goes_on_with_the_code_that_it_was_begun_with(tmp_path: Path) -> None:
@@ -510,6 +551,50 @@ async def test_a_job_whose_model_cannot_be_asked_ends_before_anything_is_started
         assert len(await groups_of(other)) == 9
         assert runtime.status().pool is None
     assert {each.phase for each in Run.open(tmp_path / "run").index.planned} == {"eval", "none"}
+
+
+LEAVING = """
+import sys
+from contextlib import asynccontextmanager
+from deskroll.models.openai import OpenAIModel
+class Leaving(OpenAIModel):
+    @classmethod
+    @asynccontextmanager
+    async def serve(cls, settings, name, sink=None):
+        if {begins}:
+            sys.exit("no licence")
+        yield settings
+        sys.exit("no licence")
+"""
+
+
+@pytest.mark.parametrize("begins", [True, False], ids=["as it begins", "as it ends"])
+async def test_a_model_that_wants_to_end_the_program_is_told_as_what_it_is(tmp_path: Path, begins: bool) -> None:
+    (tmp_path / "leaving.py").write_text(LEAVING.format(begins=begins))
+    spec = EpisodeSpec.model_validate({"model": {"name": "mine", "kind": f"{tmp_path}/leaving.py:Leaving"}})
+    said = r"^model: what serves it wanted to end the whole program \(SystemExit: no licence\)"
+    with pytest.raises(ConfigError, match=said) as told:
+        async with Models() as models:
+            await models.serving(spec)
+            assert not begins, "this is not come to"
+    assert isinstance(told.value.__cause__, SystemExit)
+
+
+async def test_a_job_that_is_done_needs_no_model(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (runtime, server):
+        await groups_of(runtime.run(Job("train", questions(2), spec_of(server))))
+        dead = spec_of(server, model={"base_url": "http://127.0.0.1:9/v1"})
+        again = await groups_of(runtime.run(Job("train", questions(2), dead)))
+        assert [group.resumed for group in again] == [True, True]
+        feed = Feed()
+        feed.put(questions(2), 0)
+        feed.put(questions(2), 1)
+        seen = []
+        with pytest.raises(ConfigError, match=r"^model: .* no connection"):
+            async for group in runtime.run(Job("train", feed, dead)):
+                seen.append((group.round, group.resumed))
+    assert seen == [(0, True), (0, True)]
+    assert {each.round for each in Run.open(tmp_path / "run").index.planned} == {0}, "the other round is not begun"
 
 
 async def test_a_job_that_is_cancelled_while_its_model_is_asked_leaves_nothing(tmp_path: Path) -> None:

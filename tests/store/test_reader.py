@@ -1,5 +1,7 @@
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -97,6 +99,20 @@ def test_local_storage_replaces_files_whole(tmp_path: Path) -> None:
     assert Storage.at(f"file://{tmp_path}/new").read("a/d") == b"copy"
     with pytest.raises(StoreError, match="not a path below"):
         storage.read("../source")
+
+
+def test_a_file_is_written_by_several_threads_at_once(tmp_path: Path) -> None:
+    storage, data, begin = Storage.at(tmp_path), bytes(10_000), threading.Barrier(4)
+
+    def write() -> None:
+        begin.wait(30)
+        for _ in range(50):
+            storage.write_atomic("a/b", data)
+
+    with ThreadPoolExecutor(4) as threads:
+        for written in [threads.submit(write) for _ in range(4)]:
+            written.result()
+    assert (storage.read("a/b"), storage.list("a")) == (data, ["b"])
 
 
 def test_an_address_of_an_unknown_kind_is_an_error_with_advice() -> None:

@@ -6,7 +6,6 @@ the desktop's disk afterwards, and a page shows all of it. So a demo that says `
 
 from __future__ import annotations
 
-import asyncio
 import io
 import time
 from pathlib import Path
@@ -40,8 +39,7 @@ def demo(output_dir: Path, num_vms: int) -> None:
     Needs no key, no VM and no container engine. The same by hand:  deskroll run suite:desk --agent oracle --num-vms 4.
     Exits with 1 when something did not come out as it should.
     """
-    import uvloop  # noqa: PLC0415
-
+    from deskroll.conduct.loops import run_for_command  # noqa: PLC0415
     from deskroll.conduct.run import conduct  # noqa: PLC0415
     from deskroll.report.html import write_html  # noqa: PLC0415
     from deskroll.rollout.loading import load_run  # noqa: PLC0415
@@ -57,11 +55,7 @@ def demo(output_dir: Path, num_vms: int) -> None:
         f"{len(small)} tasks of suite:desk on {num_vms} desktops; the oracle plays their reference solutions ..."
     )
     began = time.monotonic()
-    try:
-        ended = uvloop.run(conduct(config, small))
-    except asyncio.CancelledError:
-        click.echo("interrupted", err=True)
-        raise click.exceptions.Exit(130) from None
+    ended = run_for_command(conduct(config, small))
     seconds = time.monotonic() - began
     ended.tell(as_json=False)
     page = output_dir / "report.html"

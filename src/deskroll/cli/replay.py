@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import click
@@ -55,6 +54,8 @@ def replay(  # noqa: PLR0913  (one parameter an option)
     code 0: the same; 1: something differs; 2: bad input; 130: interrupted before its end.
     """
     from deskroll.cli.replay_session import conduct, tell  # noqa: PLC0415
+    from deskroll.conduct.loops import run_for_command  # noqa: PLC0415
+    from deskroll.conduct.program import interrupted  # noqa: PLC0415
     from deskroll.models.settings import load_env  # noqa: PLC0415
     from deskroll.rollout.replay import Source  # noqa: PLC0415
     from deskroll.store import find_run  # noqa: PLC0415
@@ -77,12 +78,8 @@ def replay(  # noqa: PLR0913  (one parameter an option)
         )
     if output is not None and output.exists() and any(output.iterdir()):
         raise InputError(f"{plain(str(output))} is not empty; choose another folder for the pictures")
-    try:
-        compared = asyncio.run(conduct(source, tolerance, output, score=score))
-    except asyncio.CancelledError:  # a signal, before it went on or while it was closed
-        compared = None
+    compared = run_for_command(conduct(source, tolerance, output, score=score))
     if compared is None:
-        click.echo("interrupted", err=True)
-        raise click.exceptions.Exit(130)
+        raise interrupted()
     tell(compared, output, score=score, as_json=as_json)
     raise click.exceptions.Exit(0 if compared.same else 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,11 +74,10 @@ def run(
     begun is finished, the rest is left. Twice: stop now. Either way no desktop is left, and --resume goes on. Exit code
     0: every episode was scored; 1: some were not; 2: bad input; 130: interrupted.
     """
-    import uvloop  # noqa: PLC0415
-
     from deskroll.cli.run_plan import show_plan  # noqa: PLC0415
     from deskroll.conduct.console import stderr  # noqa: PLC0415
     from deskroll.conduct.log_lines import LogLines  # noqa: PLC0415
+    from deskroll.conduct.loops import run_for_command  # noqa: PLC0415
     from deskroll.conduct.run import conduct  # noqa: PLC0415
     from deskroll.models.settings import load_env  # noqa: PLC0415
     from deskroll.rollout.loading import load_run, resume_run  # noqa: PLC0415
@@ -107,10 +105,6 @@ def run(
     if dry_run:
         show_plan(config, loaded, root, as_json=as_json)
         return
-    try:
-        ended = uvloop.run(conduct(config, loaded, root, force=force))
-    except asyncio.CancelledError:  # a signal, before the run went on or while it was closed
-        click.echo("interrupted", err=True)
-        raise click.exceptions.Exit(130) from None
+    ended = run_for_command(conduct(config, loaded, root, force=force))
     ended.tell(as_json=as_json)
     raise click.exceptions.Exit(ended.code)

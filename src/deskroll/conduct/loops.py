@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from deskroll.conduct.program import interrupted
 from deskroll.errors import DeskrollError
 from deskroll.rollout.main_thread import refuse_after_main_thread
 
@@ -56,3 +57,11 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         loop.call_soon_threadsafe(task.cancel)
         thread.join()
         raise
+
+
+def run_for_command(work: Coroutine[Any, Any, T]) -> T:
+    """As `run_to_end`, for a command: one that is interrupted says so, and ends with the exit code for that."""
+    try:
+        return run_to_end(work)
+    except KeyboardInterrupt:
+        raise interrupted() from None

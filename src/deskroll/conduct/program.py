@@ -58,6 +58,12 @@ def run_command(command: click.Command) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def interrupted() -> click.exceptions.Exit:
+    """What a command raises that was interrupted: that is said, and the code tells."""
+    click.echo("interrupted", err=True)
+    return click.exceptions.Exit(130)
+
+
 def _shown(message: str) -> str:
     """A message without the orders to a terminal that a name in it may hold."""
     return plain(message, len(message), keep="\n\t")

@@ -22,7 +22,7 @@ from deskroll.rollout.loading import PHASE
 from deskroll.rollout.plan import changed_tasks
 from deskroll.rollout.redaction import redacted, without_masked
 from deskroll.rollout.spec import Definition, EpisodeSpec, plug_ins
-from deskroll.store import Run, RunStore, config_digest, paths
+from deskroll.store import Run, RunStore, Storage, config_digest, paths
 from deskroll.store.journal import Planned
 from deskroll.tasks import task_digest
 from deskroll.types import Record, Task
@@ -68,10 +68,14 @@ class SpecNote(Record, frozen=True):
         if not force:
             done = {name: each for name, each in plan.items() if _has_outcome(store, each)}
             await self._refuse_others(store, job, batch, done)
-        if all(each.spec != digest for each in plan.values()):
-            data = msgspec.json.format(msgspec.json.encode(self, order="sorted"), indent=2)
-            await asyncio.to_thread(store.storage.write_new, paths.spec_file(digest), data)
+        await asyncio.to_thread(self._write, store.storage, paths.spec_file(digest))
         return digest
+
+    def _write(self, storage: Storage, path: str) -> None:
+        """Have the whole of it there: the name says what is in it, so whatever else is there is damaged."""
+        data = msgspec.json.format(msgspec.json.encode(self, order="sorted"), indent=2)
+        if not storage.exists(path) or storage.read(path) != data:
+            storage.write_atomic(path, data)
 
     async def _refuse_others(self, store: RunStore, job: Job, batch: Batch, done: Mapping[str, Planned]) -> None:
         changed = [

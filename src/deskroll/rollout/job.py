@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from deskroll.config import check
 from deskroll.errors import ConfigError, plain
@@ -37,26 +36,8 @@ def read_tasks(given: Sequence[object]) -> list[Task]:
     ]
 
 
-@dataclass(frozen=True, init=False)
 class Job:
     """What is run; `async for group in runtime.run(job)` yields its groups as they finish."""
-
-    name: str
-    """The phase of its episodes' keys, e.g. eval, train, baseline. One job of a name runs at a time."""
-    source: Source
-    """A list of tasks, or batches of them as they come."""
-    spec: EpisodeSpec
-    """What its episodes are made of."""
-    group_size: int = 1
-    """Episodes of each task."""
-    round: int = 0
-    """The round of a list's tasks; batches say their own."""
-    priority: int = 0
-    """Whose episodes get permits and desktops first: the higher one's."""
-    sampling: Sampling | None = None
-    """How its model is sampled, over what the spec says: the fields that are set count."""
-    folder: str = ""
-    """Where the files are that tasks name; empty: the working folder."""
 
     def __init__(
         self,
@@ -83,9 +64,19 @@ class Job:
             raise ConfigError(
                 f"{job}: group_size is {group_size} and round is {round}; allowed: 1 and more, and 0 and more"
             )
-        tasks = read_tasks(source) if isinstance(source, Sequence) else source
-        read = spec if isinstance(spec, EpisodeSpec) else check(EpisodeSpec, spec, f"{job}: spec")
-        self.__dict__.update(
-            name=name, source=tasks, spec=read, group_size=group_size, round=round, priority=priority, folder=folder,
-            sampling=sampling,
-        )  # fmt: skip
+        self.name: Final = name
+        """The phase of its episodes' keys, e.g. eval, train, baseline. One job of a name runs at a time."""
+        self.source: Final[Source] = read_tasks(source) if isinstance(source, Sequence) else source
+        """A list of tasks, or batches of them as they come."""
+        self.spec: Final = spec if isinstance(spec, EpisodeSpec) else check(EpisodeSpec, spec, f"{job}: spec")
+        """What its episodes are made of."""
+        self.group_size: Final = group_size
+        """Episodes of each task."""
+        self.round: Final = round
+        """The round of a list's tasks; batches say their own."""
+        self.priority: Final = priority
+        """Whose episodes get permits and desktops first: the higher one's."""
+        self.folder: Final = folder
+        """Where the files are that tasks name; empty: the working folder."""
+        self.sampling: Final = sampling
+        """How its model is sampled, over what the spec says: the fields that are set count."""

@@ -32,7 +32,7 @@ from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.limits import GroupPermit, Ticket
 from deskroll.rollout.orders import AttemptName, Order
-from deskroll.rollout.plan import Group, make_plan
+from deskroll.rollout.plan import Group, left_to_do, make_plan
 from deskroll.rollout.retry import Verdict, judge
 from deskroll.rollout.spec import Definition, EpisodeSpec
 from deskroll.rollout.tally import batch_planned
@@ -214,8 +214,6 @@ class JobRun:
             _log.error("job %s ended: %s: %s", self.job.name, type(self._error).__name__, plain(str(self._error)))
 
     async def _work(self) -> None:
-        if not self.stopping:  # else it is planned, and no more
-            await self._define()
         async with asyncio.TaskGroup() as work, contextlib.aclosing(self._batches()) as batches:
             async for batch in batches:
                 groups = await self._plan(batch)
@@ -264,20 +262,23 @@ class JobRun:
         engine, name, samples = self._engine, self.job.name, self.job.group_size
         first = batch.round not in self._rounds
         self._refuse_twice(batch)
+        left = left_to_do(engine.store.index, name, batch.round, batch.tasks, samples)
+        if left and not self._defined and not self.stopping:  # one that is stopped is planned, and no more
+            await self._define()  # before anything is prepared or written: without models, nothing of it is begun
         spec = await self._prepare(self.job, batch)
         groups = make_plan(engine.store, name, batch.round, batch.tasks, samples, whole=batch.whole, spec=spec)
         self._round = batch.round
-        left = [group for group in groups if group.keys]
-        todo = {key for group in left for key in group.keys}
+        todo = {key for group in groups for key in group.keys}
         done = (key for group in groups for key in _members(self.job, group, batch.round) if key not in todo)
         before = [outcome for key in done if (outcome := engine.store.index.outcome(key)) is not None]
         self._planned += len(groups) * samples
         self._done += len(before)
-        engine.sink.emit(batch_planned(name, batch.round, len(groups) * samples, before, first=first))
+        own = sum(engine.store.index.written_here(outcome.key) for outcome in before)
+        engine.sink.emit(batch_planned(name, batch.round, len(groups) * samples, before, own=own, first=first))
         for group in groups:
             if not group.keys:
                 await self._hand_out(group, batch.round, {}, resumed=True)
-        return left
+        return [group for group in groups if group.keys]
 
     def _refuse_twice(self, batch: Batch) -> None:
         known = self._rounds.setdefault(batch.round, set())

@@ -12,7 +12,7 @@ import logging
 from typing import TypeVar
 
 from deskroll.agents import NO_MODEL, agent_kind, agents_model
-from deskroll.errors import ConfigError, DeskrollError, ModelError
+from deskroll.errors import ConfigError, DeskrollError, ModelError, comes_from_outside
 from deskroll.events import Event, EventSink
 from deskroll.models.base import ModelRefused
 from deskroll.models.listed import is_listed, unlisted
@@ -100,12 +100,27 @@ class Models:
                 answer.set_result((served, await _check(served, name, kind) if asked else True))
                 await self._closing.wait()
         except BaseException as error:
-            if answer.done():
+            told, answered = _told(error, name), answer.done()
+            if not answered:
+                del self._answers[key]
+                answer.set_exception(told)
+                answer.exception()  # whoever asked may be gone
+            if comes_from_outside(error):
                 raise
-            del self._answers[key]
-            closed = DeskrollError(f"{name}: nobody waited for its answer")
-            answer.set_exception(error if isinstance(error, Exception) else closed)
-            answer.exception()  # whoever asked may be gone
+            if answered:
+                raise told from told.__cause__
+
+
+def _told(error: BaseException, name: str) -> Exception:
+    """What ended a model, for whoever waits for its answer, or for its end."""
+    if isinstance(error, Exception):
+        return error
+    if comes_from_outside(error):
+        told = DeskrollError(f"{name}: {type(error).__name__} before it answered: it is not served any more")
+    else:
+        told = ConfigError(f"{name}: what serves it wanted to end the whole program ({type(error).__name__}: {error})")
+    told.__cause__ = error
+    return told
 
 
 class LateSink:

@@ -11,7 +11,6 @@ from deskroll.store.index import Outcome
 from deskroll.types import EpisodeKey, Record, is_success
 
 _NO_FAILURE = "none"
-_NUMBERS = frozenset({"planned", "done", "sealed", "scored", "successes", "score_sum"})
 
 
 class Standing(Record, frozen=True, omit_defaults=False):
@@ -42,14 +41,35 @@ class Standing(Record, frozen=True, omit_defaults=False):
         return sum(count for failure, count in self.unscored.items() if failure != _NO_FAILURE)
 
 
+class _Counts:
+    """Some episodes, counted."""
+
+    def __init__(self) -> None:
+        self.numbers: defaultdict[str, float] = defaultdict(int)
+        """By the names that they have in a standing."""
+        self.unscored: Counter[str] = Counter()
+        """Outcomes without a score, by the class of their failure."""
+
+    def add(self, numbers: Mapping[str, float], unscored: Mapping[str, int]) -> None:
+        """Count more."""
+        for name, number in numbers.items():
+            self.numbers[name] += number
+        self.unscored.update(unscored)
+
+    def take_off(self, other: _Counts) -> None:
+        """Count these no more."""
+        for name, number in other.numbers.items():
+            self.numbers[name] -= number
+        self.unscored.subtract(other.unscored)
+
+
 class Tally:
     """Counts outcomes."""
 
     def __init__(self) -> None:
-        self._rounds: dict[tuple[str, int], dict[str, float]] = {}
-        """The counts of each phase and round: a few numbers beside what the store's index knows of their episodes."""
-        self._all: defaultdict[str, float] = defaultdict(int)
-        """Those of all: numbers by their names, and outcomes without a score by the class of their failure."""
+        self._rounds: defaultdict[tuple[str, int], _Counts] = defaultdict(_Counts)
+        """Of each phase and round: a few numbers beside what the store's index knows of their episodes."""
+        self._all = _Counts()
         self._tokens = self._unpriced = 0
         self._cost = 0.0
         self._retried: Counter[str] = Counter()
@@ -57,24 +77,24 @@ class Tally:
 
     def plan(self, event: BatchPlanned) -> None:
         """So many more episodes are to be there in the end, and some are there already."""
-        counts = self._rounds.get((event.phase, event.round), {})
         if event.first:
-            self._add(event, {name: -number for name, number in counts.items() if name != "sealed"})
-        numbers = {"planned": event.episodes, "score_sum": event.score_sum, **event.unscored}
-        self._add(event, {**numbers, "done": event.done, "scored": event.scored, "successes": event.successes})
+            self._all.take_off(self._rounds.pop((event.phase, event.round), _Counts()))
+        numbers = {
+            "planned": event.episodes, "done": event.done, "before": event.done - event.own, "scored": event.scored,
+            "successes": event.successes, "score_sum": event.score_sum,
+        }  # fmt: skip
+        self._add(event, numbers, event.unscored)
 
     def seal(self, event: EpisodeSealed) -> None:
         """One has its outcome."""
-        more: dict[str, float] = {_class_of(event.failure): 1}
-        if (score := event.score) is not None:
-            more = {"scored": 1, "successes": is_success(score), "score_sum": score}
-        self._add(event.key, {"done": 1, "sealed": 1, **more})
+        if (score := event.score) is None:
+            self._add(event.key, {"done": 1}, {_class_of(event.failure): 1})
+        else:
+            self._add(event.key, {"done": 1, "scored": 1, "successes": is_success(score), "score_sum": score}, {})
 
-    def _add(self, to: BatchPlanned | EpisodeKey, more: Mapping[str, float]) -> None:
-        counts = self._rounds.setdefault((to.phase, to.round), {})
-        for name, number in more.items():
-            counts[name] = counts.get(name, 0) + number
-            self._all[name] += number
+    def _add(self, to: BatchPlanned | EpisodeKey, numbers: Mapping[str, float], unscored: Mapping[str, int]) -> None:
+        for counts in (self._rounds[to.phase, to.round], self._all):
+            counts.add(numbers, unscored)
 
     def retry(self, event: AttemptRetried) -> None:
         """An attempt failed and is made again."""
@@ -93,15 +113,15 @@ class Tally:
 
     def standing(self) -> Standing:
         """The counts now."""
-        counts = self._all
+        numbers = self._all.numbers
         return Standing(
-            planned=int(counts["planned"]),
-            done=int(counts["done"]),
-            before=max(0, int(counts["done"] - counts["sealed"])),
-            scored=int(counts["scored"]),
-            successes=int(counts["successes"]),
-            score_sum=counts["score_sum"],
-            unscored={name: int(number) for name, number in counts.items() if number and name not in _NUMBERS},
+            planned=int(numbers["planned"]),
+            done=int(numbers["done"]),
+            before=int(numbers["before"]),
+            scored=int(numbers["scored"]),
+            successes=int(numbers["successes"]),
+            score_sum=numbers["score_sum"],
+            unscored={name: number for name, number in self._all.unscored.items() if number},
             retried=dict(self._retried),
             tokens=self._tokens,
             cost_usd=self._cost,
@@ -111,14 +131,14 @@ class Tally:
 
 
 def batch_planned(
-    phase: str, round_: int, episodes: int, before: Sequence[Outcome], *, first: bool = True
+    phase: str, round_: int, episodes: int, before: Sequence[Outcome], *, own: int = 0, first: bool = True
 ) -> BatchPlanned:
-    """The event of a plan, given the outcomes that are there already."""
+    """The event of a plan, given the outcomes that are there already; `own`: so many of them are of this start."""
     values = [each.score.value for each in before if each.score.value is not None]
     failures = [each.failure for each in before if each.score.value is None]
     unscored = Counter(_class_of(each.failure_class if each else None) for each in failures)
     return BatchPlanned(
-        phase=phase, round=round_, first=first, episodes=episodes, done=len(values) + unscored.total(),
+        phase=phase, round=round_, first=first, episodes=episodes, done=len(values) + unscored.total(), own=own,
         scored=len(values), successes=sum(map(is_success, values)), score_sum=sum(values), unscored=dict(unscored),
     )  # fmt: skip
 

@@ -226,6 +226,11 @@ class Index:
         entry = self.entries.get(key)
         return entry.outcome if entry else None
 
+    def written_here(self, key: EpisodeKey) -> bool:
+        """Whether an episode has an outcome that was not read, but came since: of whoever writes this run now."""
+        entry = self.entries.get(key)
+        return entry is not None and entry.outcome is not None and not entry.line
+
     def episode(self, key: EpisodeKey) -> Episode | None:
         """How an episode ended, in full; None when it has not."""
         entry = self.entries.get(key)

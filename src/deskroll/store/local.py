@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,7 +40,7 @@ class LocalStorage(Storage):
         """Write another file beside it, durably, and rename that one."""
         target = self.path(path)
         folder, _, name = target.rpartition("/")
-        part = f"{folder}/.{name}.{os.getpid()}.part"
+        part = f"{folder}/.{name}.{threading.get_native_id()}.part"  # several threads may write the same file
         with self._named("write", path):
             self.make_folder(folder)
             fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
@@ -69,8 +69,8 @@ class WorkerHandle:
         self.gone = ""
         """Why it is no more; empty while it lives."""
         self._heard_at = running_time()
-        self._importing = {""}
-        """What it has not said yet that it has imported: definitions by their digests, and what it is itself."""
+        self._importing = Counter({"": 1})
+        """What it has not said yet that it has imported: how many definitions by each digest, and what it is itself."""
         self.killed_for = ""
         self.last_words = ""
         """What workers had printed when it died: its own, and that of others."""
@@ -123,7 +123,7 @@ class WorkerHandle:
         pending = self._pending[name] = _Pending(order.spec, asyncio.get_running_loop().create_future())
         if definition.digest not in self._defined:
             self._defined.add(definition.digest)
-            self._importing.add(definition.digest)
+            self._importing[definition.digest] += 1
             self._channel.send(Define(definition=definition))
         self._channel.send(Run(order=order))
         try:
@@ -138,7 +138,6 @@ class WorkerHandle:
         """Have it let go of a definition."""
         if digest in self._defined:
             self._defined.discard(digest)
-            self._importing.discard(digest)
             self._unusable.pop(digest, None)
             self._channel.send(Forget(digest=digest))
 
@@ -202,20 +201,26 @@ class WorkerHandle:
             case Happened(events=events):
                 emit(events)
             case Beat(vitals=vitals):
-                self._importing.discard("")
+                self._importing.pop("", None)
                 self._vitals = vitals
             case Broken(message=text, digest=""):
                 self.broken = ConfigError(text)
                 self.lose(self.broken)
             case Defined(digest=digest):
-                self._importing.discard(digest)
+                self._note_imported(digest)
             case Broken(message=text, digest=digest):
-                self._importing.discard(digest)
-                self._unusable[digest] = ConfigError(text)
-                for key, attempt in [name for name, each in self._pending.items() if each.spec == digest]:
-                    self._resolve(key, attempt, self._unusable[digest])
+                if self._note_imported(digest):
+                    self._unusable[digest] = ConfigError(text)
+                    for key, attempt in [name for name, each in self._pending.items() if each.spec == digest]:
+                        self._resolve(key, attempt, self._unusable[digest])
             case Ready():
                 pass
+
+    def _note_imported(self, digest: str) -> bool:
+        """It has told what came of a definition; whether it is the one that holds, and not one that was forgotten."""
+        self._importing[digest] -= 1
+        self._importing = +self._importing
+        return digest in self._defined and digest not in self._importing
 
     def status(self) -> WorkerStatus:
         """What it does."""
