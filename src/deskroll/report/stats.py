@@ -83,12 +83,13 @@ def summarise(
 
 def tally(name: str, planned: int | None, episodes: Sequence[Episode]) -> Tally:
     """Count the outcomes of one part of a run."""
-    attempted: dict[str, list[float]] = defaultdict(list)
-    scored: dict[str, list[float]] = defaultdict(list)
-    won: dict[str, list[float]] = defaultdict(list)
+    # Clusters: what differs by chance alone. The same task in another job is another trial.
+    attempted: dict[tuple[str, str], list[float]] = defaultdict(list)
+    scored: dict[tuple[str, str], list[float]] = defaultdict(list)
+    won: dict[tuple[str, str], list[float]] = defaultdict(list)
     unscored: Counter[str] = Counter()
     for episode in episodes:
-        score, task = episode.points, episode.key.task
+        score, task = episode.points, (episode.key.phase, episode.key.task)
         attempted[task].append(float(episode.success))
         if score is None:
             unscored[unscored_because(episode)] += 1
