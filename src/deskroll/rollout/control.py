@@ -11,6 +11,7 @@ With `metrics` set, /metrics answers on TCP as well, to whoever has the token.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -137,8 +138,9 @@ def _app(steering: Steering) -> web.Application:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         async with aclosing(steering.follow(int(last))) as lines:
-            async for each in lines:
-                await response.write(each)
+            with contextlib.suppress(ConnectionError):  # whoever followed has left
+                async for each in lines:
+                    await response.write(each)
         return response
 
     app = web.Application(middlewares=[_errors])
