@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from deskroll.cli.desktops import parse_size
-from deskroll.cli.options import json_option
+from deskroll.cli.options import errors_as_json, json_option
 from deskroll.cli.places import LocalPath
 from deskroll.conduct.program import program
-from deskroll.errors import InputError, plain
+from deskroll.errors import InputError, PoolGone, plain
 from deskroll.host.tokens import TOKEN_VARIABLE
 from deskroll.report.words import counted
 
@@ -191,7 +191,8 @@ def status(at: str, as_json: bool, once: bool) -> None:
     from deskroll.cli.pool_view import show_status  # noqa: PLC0415
 
     try:
-        _with_pool(at, lambda client: show_status(client, as_json=as_json, once=once))
+        with errors_as_json(as_json):
+            _with_pool(at, lambda client: show_status(client, as_json=as_json, once=once))
     except KeyboardInterrupt:
         return  # that is how one leaves it
 
@@ -237,10 +238,17 @@ def drain(at: str) -> None:
 
 
 def _with_pool(at: str, work: Callable[[PoolClient], Coroutine[None, None, None]]) -> None:
+    import aiohttp  # noqa: PLC0415
+
     from deskroll.desktops.service import PoolClient  # noqa: PLC0415
 
     async def run() -> None:
         async with PoolClient(at) as client:
-            await work(client)
+            try:
+                await work(client)
+            except PoolGone as error:
+                if isinstance(error.__cause__, aiohttp.ClientConnectorError | FileNotFoundError):
+                    raise InputError(str(error)) from error  # it is not there, as a run that is not live
+                raise
 
     asyncio.run(run())

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from deskroll.cli.options import print_json
+from deskroll.cli.options import errors_as_json, print_json
 from deskroll.conduct.terminals import is_unread
 
 
@@ -20,7 +20,8 @@ from deskroll.conduct.terminals import is_unread
 def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | None, stop: bool) -> None:
     """What a live run does: each episode, desktop and model server, since when, what is stuck and what limits.
 
-    RUN is its folder; without one, the live run of yours on this machine.
+    RUN is its folder; without one, the live run of yours on this machine. Exit code 2: there is none; --json prints
+    {"error": ...} then.
     """
     from deskroll.conduct.view import status_view  # noqa: PLC0415
     from deskroll.report.terminal import console as stdout  # noqa: PLC0415
@@ -45,4 +46,5 @@ def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | N
             console.clear()
             console.print(status_view(found, console.height))
 
-    asyncio.run(work())
+    with errors_as_json(as_json):
+        asyncio.run(work())
