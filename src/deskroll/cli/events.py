@@ -16,9 +16,13 @@ from deskroll.conduct.terminals import is_unread
 from deskroll.errors import plain
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from deskroll.events import Event
 
 _LAST = 20
+_LOOK_S = 2.0
+"""How often it is looked whether the run's process stands still."""
 _WIDE = 18
 _FOR_PROGRAMS = ("ran_s", "visit")
 
@@ -53,13 +57,29 @@ async def _follow(run: str | None, show: _Shown, last: int) -> None:
     from deskroll.rollout.asking import find_live, follow_events  # noqa: PLC0415
 
     socket = await find_live(run)
-    async with aclosing(follow_events(socket, last)) as lines:
-        async for line in lines:
-            if shown := show.line(line):
-                click.echo(shown)
-                sys.stdout.flush()
-            if is_unread(sys.stdout):
-                return
+    watch = asyncio.create_task(_tell_stopped(socket))
+    try:
+        async with aclosing(follow_events(socket, last)) as lines:
+            async for line in lines:
+                if shown := show.line(line):
+                    click.echo(shown)
+                    sys.stdout.flush()
+                if is_unread(sys.stdout):
+                    return
+    finally:
+        watch.cancel()
+
+
+async def _tell_stopped(socket: Path) -> None:
+    """Say it when the run's process stands still: nothing happens then, and nobody else would tell."""
+    from deskroll.rollout.asking import stopped  # noqa: PLC0415
+
+    told = ""
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        if (found := stopped(socket)) and not told:
+            click.echo(found, err=True)
+        told = found
 
 
 async def _show_kept(run: str | None, show: _Shown, last: int | None) -> None:

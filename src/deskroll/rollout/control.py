@@ -73,8 +73,13 @@ def socket_path(name: str, kind: str = "sock") -> Path:
 def sweep_sockets() -> None:
     """Remove the sockets of runs that are gone."""
     for path in sockets_folder().iterdir():
-        if is_left("-".join(path.stem.split("-")[-3:])):
+        if is_left(mark_of(path)):
             path.unlink(missing_ok=True)
+
+
+def mark_of(socket: Path) -> str:
+    """The mark of the process that made a socket."""
+    return "-".join(socket.stem.split("-")[-3:])
 
 
 @asynccontextmanager
