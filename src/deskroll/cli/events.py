@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from deskroll.cli.numbers import WholeRange
 from deskroll.conduct.terminals import is_unread
 from deskroll.errors import plain
 
@@ -36,7 +37,7 @@ _FOR_PROGRAMS = ("ran_s", "visit")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--kind", "kinds", multiple=True, help="Only such events: a whole kind, or its first word (desktop).")
 @click.option("--episode", default="", help="Only those of an episode: phase/round/task/sample, or with #attempt.")
-@click.option("--last", type=click.IntRange(0), help=f"Only the last so many; with --follow {_LAST} come first.")
+@click.option("--last", type=WholeRange(0), help=f"Only the last so many; with --follow {_LAST} come first.")
 def events(
     *, run: str | None, follow: bool, as_json: bool, kinds: tuple[str, ...], episode: str, last: int | None
 ) -> None:
