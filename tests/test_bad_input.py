@@ -151,6 +151,7 @@ CONFIGS = [
 FLAGS = [
     Case("flags: no tasks", "run --env math", ("no tasks are given", "e.g. deskroll run tasks.jsonl")),
     flags("no such flag", "--num-rollout 3", "No such option '--num-rollout'", "--num-rollouts"),
+    flags("digits of another script", "--num-rollouts ５", "'--num-rollouts': '５' is no number"),
     flags("no number", "--num-rollouts x", "'--num-rollouts': 'x' is not a valid integer"),
     flags("out of range", "--num-rollouts 0", "deskroll: --num-rollouts: input should be", "equal to 1 (it is 0)\n"),
     flags("limit", "--limit 0", "--limit: input should be greater than or equal to 1"),
@@ -199,10 +200,12 @@ MODELS = [
     flags("script without a name", "--model scripted:", "model.name is 'scripted:'", "write scripted:FILE"),
     script("field", 'replies:\n  - turns:\n      - {txt: "42"}\n', "s.yaml:3: replies.0.turns.0.txt",
            "did you mean text?"),
+    script("no list", "replies: 3\n", "s.yaml:1: replies: input should be a list (it is 3)"),
     script("no YAML", 'replies:\n  - turns: [{text: "42"}\n', "s.yaml:3: it is not valid YAML"),
     script("kind of fault", f"faults: {{kinds: [404]}}\n{SCRIPT}", "s.yaml:1: faults.kinds.0", "'429', '500'"),
     Case("model: nobody listens", f"{MATH} --model m --base-url http://127.0.0.1:9/v1",
-         ("model m at http://127.0.0.1:9/v1: no connection", "is the server up", "set OPENAI_BASE_URL")),
+         ("model m at http://127.0.0.1:9/v1: no connection",
+          "(is the server up?); set OPENAI_BASE_URL (or model.base_url, --base-url)")),
 ]  # fmt: skip
 
 FOLDERS = [

@@ -131,6 +131,12 @@ def test_errors_say_what_is_wrong(args: list[str], words: str, env: dict[str, st
     assert "Traceback" not in answer.stderr
 
 
+def test_a_pool_that_is_not_there_is_told_as_a_run_that_is_not(env: dict[str, str]) -> None:
+    answer = deskroll("pool", "status", "--json", env=env)
+    assert answer.returncode == 2
+    assert "no pool answers" in json.loads(answer.stdout)["error"]
+
+
 @pytest.mark.parametrize("command", ["serve", "status", "release", "resize", "drain"])
 def test_help_has_an_example(command: str, env: dict[str, str]) -> None:
     answer = deskroll("pool", command, "--help", env=env)

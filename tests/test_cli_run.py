@@ -613,6 +613,32 @@ def test_status_stops_a_run_as_an_interrupt_does(deskroll: Commands, place: Path
     nothing = status(deskroll, place, env)
     assert nothing.code == 2
     assert "no run of yours is live on this machine" in nothing.err
+    programs = status(deskroll, place, env, "--json")
+    assert (programs.code, "no run of yours" in json.loads(programs.out)["error"]) == (2, True)
+
+
+def test_status_says_that_a_run_was_stopped_by_a_signal(deskroll: Commands, place: Path, env: dict[str, str]) -> None:
+    write_script(place, latency=3600)
+    with running(place, env, MATH) as live:
+        wait_until(live.begun, "it has begun")
+        pid = live.process.pid
+        live.signal(signal.SIGSTOP)
+        wait_until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, "it stands still")
+        said = f"process {pid} is stopped (state T): kill -CONT {pid} lets it go on"
+        for args in ((), ("results/one",)):
+            asked = status(deskroll, place, env, *args)
+            assert asked.code != 0
+            assert said in " ".join(asked.err.split())
+        command = [sys.executable, "-m", "deskroll", "events", "results/one", "--follow"]
+        with subprocess.Popen(command, cwd=place, env=env, stderr=subprocess.PIPE, text=True) as follower:
+            assert follower.stderr is not None
+            assert said in follower.stderr.readline()
+            follower.send_signal(signal.SIGINT)
+            assert follower.wait(60) == 0
+        live.signal(signal.SIGCONT)
+        assert status(deskroll, place, env).code == 0
+        live.signal(signal.SIGTERM)
+        live.signal(signal.SIGTERM)
 
 
 async def test_status_names_a_wedged_desktop_and_a_silent_server(

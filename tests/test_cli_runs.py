@@ -11,7 +11,13 @@ import pytest
 from deskroll.actions import Answer
 from deskroll.report import terminal
 from deskroll.report.episode_lines import episode_lines, shown_attempt
+from deskroll.report.listing import line_of
+from deskroll.report.page import facts
 from deskroll.report.results import Results
+from deskroll.rollout.config import Resources
+from deskroll.rollout.job import Job
+from deskroll.rollout.runtime import Runtime
+from deskroll.rollout.spec import EpisodeSpec
 from deskroll.types import EpisodeKey
 from tests.commands import Commands, Ended
 from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, runs, script
@@ -60,6 +66,27 @@ def test_all_runs_of_a_folder(shell: Shell, made: Path) -> None:
     assert (found["good"]["planned"], found["good"]["successes"], found["good"]["success"]) == (4, 4, 1.0)
     assert found["good"]["cost_usd"] > 0
     assert found["torn"]["problem"]
+
+
+async def test_a_cost_that_nobody_knows_is_not_zero(runs: Runs) -> None:
+    await runs.run(script(ANSWER), questions(1), run_id="unpriced")
+    found = line_of(f"{runs.folder}/unpriced")
+    assert (found.cost_usd, found.cost_unknown, found.model_calls) == (None, 1, 1)
+
+
+async def test_a_run_of_jobs_is_listed_with_what_their_specs_name(tmp_path: Path) -> None:
+    specs = [EpisodeSpec.model_validate({"env": "math", "agent": "noop", "limits": {"max_turns": n}}) for n in (3, 4)]
+    other = EpisodeSpec.model_validate({"env": "py", "agent": "noop"})
+    for name, those in {"one": specs[:1], "alike": specs, "two": [specs[0], other]}.items():
+        async with Runtime.open(Resources(backend="inline"), store=tmp_path / name) as runtime:
+            for number, spec in enumerate(those):
+                assert [group async for group in runtime.run(Job(f"job-{number}", questions(1), spec))]
+    found = {name: line_of(str(tmp_path / name)) for name in ("one", "alike", "two")}
+    assert {name: (each.env, each.agent) for name, each in found.items()} == {
+        "one": ("math", "noop"), "alike": ("math", "noop"), "two": ("2 specs", "noop"),
+    }  # fmt: skip
+    header = {fact.name: fact.value for fact in facts(Results.read(tmp_path / "one"))}
+    assert (header["env"], header["agent"], header["max turns"]) == ("math", "noop", "3")
 
 
 def test_newest_first_and_a_single_run(shell: Shell) -> None:

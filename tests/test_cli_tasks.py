@@ -118,6 +118,26 @@ def test_a_check_ends_with_the_line_that_installs_what_debian_has(shell: Shell, 
     assert "vs_code is not on this machine: install Microsoft's package" in said
 
 
+def test_a_run_says_at_its_start_which_programs_are_not_there(shell: Shell, tmp_path: Path) -> None:
+    absent = [app for app in ("picard", "thunderbird", "vlc", "gimp") if shutil.which(app) is None]
+    if not absent:
+        pytest.skip("all of these programs are on this machine")
+    judged = {"instruction": "i", "evaluator": {"func": "infeasible"}}
+    tasks = [{"id": "t", "related_apps": [absent[0]], **judged}, {"id": "u", "related_apps": ["os"], **judged}]
+    (tmp_path / "few.json").write_text(json.dumps(tasks))
+    line = (
+        f"1 of 2 tasks needs programs that are not on this machine, and will fail: {absent[0]}; "
+        f"as root: apt-get install -y --no-install-recommends {absent[0]}"
+    )
+    command = ("run", "few.json", "--agent", "noop", "--provider", "local")
+    assert line in shell.json(*command, "--dry-run", "--json")["advice"]
+    assert line in " ".join(shell(*command, "--dry-run").out.split())
+    started = shell(*command, "--output-dir", "few.json")  # no folder: refused before any desktop starts
+    assert line in " ".join(started.err.split())
+    elsewhere = shell.json("run", "few.json", "--agent", "noop", "--provider", "sim", "--dry-run", "--json")
+    assert not [each for each in elsewhere["advice"] if "programs" in each]
+
+
 def test_a_check_takes_the_runs_options(shell: Shell, tmp_path: Path) -> None:
     lay_out(tmp_path)
     drive = {"id": "d", "instruction": "i", "config": [{"type": "googledrive", "parameters": {

@@ -316,6 +316,8 @@ def _mistake(model_cls: type[BaseModel], document: _Document, details: ErrorDeta
         problem = f"there is no such field; {hint}allowed: {', '.join(dict.fromkeys(names))}"
     elif kind == "missing":
         problem = "it is required, and missing"
+    elif kind == "tuple_type":  # which files have no word for
+        problem = "input should be a list" + _given(_annotations(model_cls, loc), details["input"])
     else:
         message = details["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
         problem = message[:1].lower() + message[1:] + _given(_annotations(model_cls, loc), details["input"])

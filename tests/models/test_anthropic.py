@@ -155,8 +155,9 @@ async def test_what_is_refused_for_good_is_not() -> None:
 
 async def test_who_is_not_there_is_named_with_its_own_variable() -> None:
     async with client("http://127.0.0.1:9/v1", retries=0) as model:
-        with pytest.raises(ModelError, match=r"base_url, or \$ANTHROPIC_BASE_URL, right"):
+        with pytest.raises(ModelError, match="is the server up"):
             await model.complete(QUESTION)
+    assert "set ANTHROPIC_BASE_URL (or model.base_url, --base-url)" in AnthropicModel.how_to_reach("model")
 
 
 def test_address_and_key_come_from_variables_of_its_own() -> None:

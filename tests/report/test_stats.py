@@ -85,6 +85,14 @@ def test_several_samples_make_clusters_and_the_summary_says_so() -> None:
     assert any("not independent" in note for note in summary.notes)
 
 
+def test_the_same_task_in_two_jobs_is_no_sample_of_it() -> None:
+    episodes = [episode(task, float(task == "a"), phase=job) for task in ("a", "b") for job in ("one", "two")]
+    summary = summarise(4, episodes)
+    assert summary.samples == 1
+    assert summary.overall.over_scored.method is Method.WILSON
+    assert not [note for note in summary.notes if "several samples" in note]
+
+
 def test_parts_by_domain_and_phase() -> None:
     episodes = [
         episode("a", 1.0, domain="os"),

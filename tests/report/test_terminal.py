@@ -118,6 +118,19 @@ def test_a_failure_is_told_with_an_example_and_a_missing_score_with_its_reason()
     assert "No score for 1: made by hand" in text
 
 
+@pytest.mark.parametrize("width", [100, 200])
+def test_of_a_long_failure_the_end_is_told_too(width: int) -> None:
+    said = f"set-up step 2 (launch): desktop local-7fb: POST /setup/launch answered 500: {'and so on ' * 60}"
+    failed = episode("a", None, failure=FailureClass.SETUP)
+    assert failed.failure is not None
+    failure = msgspec.structs.replace(failed.failure, message=f"{said}No such file or directory: 'soffice'")
+    summary = summarise(1, [msgspec.structs.replace(failed, failure=failure)])
+    text = " ".join(printed(terminal.report("r", "finished", summary, width), width).split())
+    assert "set-up step" in text
+    assert "'soffice'" in text
+    assert "and so on" in text
+
+
 def test_one_of_a_kind_has_no_plural() -> None:
     used = Usage(prompt_tokens=10, completion_tokens=1, calls=1, cost_usd=0.0000123)
     text = printed(terminal.report("r", "finished", summarise(1, [episode(usage=used)]), 100), 100)

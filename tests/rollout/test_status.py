@@ -12,14 +12,15 @@ import pytest
 from deskroll.conduct.view import line, status_view
 from deskroll.desktops.pool.meter import NOTHING_LIMITS
 from deskroll.errors import FailureClass
-from deskroll.events import BatchPlanned, EpisodeSealed
+from deskroll.events import AttemptEnded, BatchPlanned, EpisodeSealed
 from deskroll.host.console import PlainConsole
 from deskroll.models.base import EndpointLoad
 from deskroll.rollout.backends import WorkerStatus
+from deskroll.rollout.engine import JobStatus
 from deskroll.rollout.orders import Activity, Vitals
 from deskroll.rollout.status import RunStatus, endpoints_of, what_limits
 from deskroll.rollout.tally import Standing, Tally
-from deskroll.types import EpisodeKey, Stage
+from deskroll.types import EpisodeKey, Stage, StopReason
 
 POOL = "desktops: 96% of waiting is for a free one: more desktops would help"
 
@@ -134,6 +135,27 @@ def test_figures_of_one_moment_agree() -> None:
     assert "EPISODE" not in said
     assert "\n5 episodes not heard of yet\n" in said
     assert "worker 7  5 episodes" in said
+
+
+def test_a_cost_that_nobody_knows_is_not_zero() -> None:
+    tally = Tally()
+    assert tally.standing().cost_usd == 0.0
+    key = EpisodeKey(phase="eval", round=0, task="t", sample=0)
+    tally.spend(AttemptEnded(key=key, attempt=1, stop=StopReason.DONE, cost_usd=None))
+    assert tally.standing().cost_usd is None
+    tally.spend(AttemptEnded(key=key, attempt=2, stop=StopReason.DONE, cost_usd=0.5))
+    assert tally.standing().cost_usd == 0.5
+
+
+def test_several_jobs_have_a_line_each() -> None:
+    jobs = [
+        JobStatus(name=name, group_size=1, priority=0, round=7, planned=9, done=4, in_flight=2, stopping=False)
+        for name in ("train", "eval")
+    ]
+    said = shown(msgspec.structs.replace(status(4), jobs=tuple(jobs)))
+    assert re.search(r"^train +7 +4 of 9 +2 *$", said, re.MULTILINE)
+    assert re.search(r"^eval +7 +4 of 9 +2 *$", said, re.MULTILINE)
+    assert "JOB" not in shown(msgspec.structs.replace(status(4), jobs=tuple(jobs[:1])))
 
 
 def test_a_run_that_stops_starts_nothing() -> None:

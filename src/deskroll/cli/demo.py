@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskroll.cli.numbers import WholeRange
 from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError
 
@@ -32,7 +33,7 @@ SIZE = (1280, 800)
     type=LocalPath(),
     help="For the run, its page and the picture.",
 )
-@click.option("--num-vms", default=4, show_default=True, type=click.IntRange(1, 64), help="Desktops side by side.")
+@click.option("--num-vms", default=4, show_default=True, type=WholeRange(1, 64), help="Desktops side by side.")
 def demo(output_dir: Path, num_vms: int) -> None:
     """Run tasks of the bundled suite on desktops side by side, score them, and write a page about it.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from deskroll.cli.numbers import WholeRange
 from deskroll.cli.options import json_option, parse_address, print_json
 from deskroll.cli.places import LocalPath
 from deskroll.conduct.program import program
@@ -51,7 +52,7 @@ def parse_size(_ctx: click.Context, _param: click.Parameter, value: str) -> tupl
 @desktops.command(
     epilog="Example:  deskroll desktops up --count 2 --serve 127.0.0.1:5000   (the second one answers on 5001)"
 )
-@click.option("--count", default=1, show_default=True, type=click.IntRange(1, 512), help="How many desktops.")
+@click.option("--count", default=1, show_default=True, type=WholeRange(1, 512), help="How many desktops.")
 @click.option(
     "--serve", callback=parse_address, metavar="HOST:PORT",
     help="Serve the guest protocol on TCP, one port a desktop from PORT on, to whoever has the token.",

@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from deskroll.cli.numbers import WholeRange
 from deskroll.conduct.terminals import is_unread
 from deskroll.errors import plain
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from deskroll.events import Event
 
 _LAST = 20
+_LOOK_S = 2.0
+"""How often it is looked whether the run's process stands still."""
 _WIDE = 18
 _FOR_PROGRAMS = ("ran_s", "visit")
 
@@ -32,7 +37,7 @@ _FOR_PROGRAMS = ("ran_s", "visit")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--kind", "kinds", multiple=True, help="Only such events: a whole kind, or its first word (desktop).")
 @click.option("--episode", default="", help="Only those of an episode: phase/round/task/sample, or with #attempt.")
-@click.option("--last", type=click.IntRange(0), help=f"Only the last so many; with --follow {_LAST} come first.")
+@click.option("--last", type=WholeRange(0), help=f"Only the last so many; with --follow {_LAST} come first.")
 def events(
     *, run: str | None, follow: bool, as_json: bool, kinds: tuple[str, ...], episode: str, last: int | None
 ) -> None:
@@ -53,13 +58,29 @@ async def _follow(run: str | None, show: _Shown, last: int) -> None:
     from deskroll.rollout.asking import find_live, follow_events  # noqa: PLC0415
 
     socket = await find_live(run)
-    async with aclosing(follow_events(socket, last)) as lines:
-        async for line in lines:
-            if shown := show.line(line):
-                click.echo(shown)
-                sys.stdout.flush()
-            if is_unread(sys.stdout):
-                return
+    watch = asyncio.create_task(_tell_stopped(socket))
+    try:
+        async with aclosing(follow_events(socket, last)) as lines:
+            async for line in lines:
+                if shown := show.line(line):
+                    click.echo(shown)
+                    sys.stdout.flush()
+                if is_unread(sys.stdout):
+                    return
+    finally:
+        watch.cancel()
+
+
+async def _tell_stopped(socket: Path) -> None:
+    """Say it when the run's process stands still: nothing happens then, and nobody else would tell."""
+    from deskroll.rollout.asking import stopped  # noqa: PLC0415
+
+    told = ""
+    while True:
+        await asyncio.sleep(_LOOK_S)
+        if (found := stopped(socket)) and not told:
+            click.echo(found, err=True)
+        told = found
 
 
 async def _show_kept(run: str | None, show: _Shown, last: int | None) -> None:

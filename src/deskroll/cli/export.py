@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskroll.cli.numbers import RealRange
 from deskroll.cli.options import json_option, print_json
 from deskroll.errors import InputError, plain
 from deskroll.host.home import expand_home
@@ -42,10 +43,10 @@ _LINE_S = 10.0
 @click.option("--model-name", metavar="NAME", help="osworld: the model's folder. Default: the run's model.")
 @click.option("--screens", is_flag=True, help="parquet: put the screens themselves into screens.parquet.")
 @click.option(
-    "--seconds-a-step", nargs=2, type=click.FloatRange(0.05, 3600), metavar="SHORTEST LONGEST",
+    "--seconds-a-step", nargs=2, type=RealRange(0.05, 3600), metavar="SHORTEST LONGEST",
     help="video: a screen is shown as long as its step took, within these. Default: 0.5 5.",
 )  # fmt: skip
-@click.option("--fps", type=click.FloatRange(0.1, 20), help="video: so many screens a second, however long they stood.")
+@click.option("--fps", type=RealRange(0.1, 20), help="video: so many screens a second, however long they stood.")
 @click.option("--force", is_flag=True, help="Replace an earlier export in DIR, or write beside what is there.")
 @json_option
 def export(  # noqa: PLR0913  (one parameter an option)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import click
+
+from deskroll.errors import InputError
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
@@ -13,6 +18,17 @@ def print_json(data: object, *, pretty: bool = False) -> None:
 
     encoded = msgspec.json.encode(data)
     click.echo(msgspec.json.format(encoded) if pretty else encoded)
+
+
+@contextmanager
+def errors_as_json(as_json: bool) -> Iterator[None]:
+    """What cannot be answered is JSON on standard output, too, where JSON was asked for; the error goes on."""
+    try:
+        yield
+    except InputError as error:
+        if as_json:
+            print_json({"error": str(error)})
+        raise
 
 
 def parse_address(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, int] | None:

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import click
 
 from deskroll.cli.desktops import parse_size
-from deskroll.cli.options import json_option
+from deskroll.cli.numbers import WholeRange
+from deskroll.cli.options import errors_as_json, json_option
 from deskroll.cli.places import LocalPath
 from deskroll.conduct.program import program
-from deskroll.errors import InputError, plain
+from deskroll.errors import InputError, PoolGone, plain
 from deskroll.host.tokens import TOKEN_VARIABLE
 from deskroll.report.words import counted
 
@@ -74,8 +75,8 @@ def _parse_quotas(
     "-o", "--option", "options", multiple=True, callback=parse_options, metavar="KEY=VALUE",
     help="An option of the provider, e.g. -o isolation=none for local, -o boot=1..3 for sim.",
 )  # fmt: skip
-@click.option("--num-vms", default=3, show_default=True, type=click.IntRange(1), help="The most desktops alive.")
-@click.option("--min-vms", type=click.IntRange(0), help="The fewest; then the pool grows with the demand.")
+@click.option("--num-vms", default=3, show_default=True, type=WholeRange(1), help="The most desktops alive.")
+@click.option("--min-vms", type=WholeRange(0), help="The fewest; then the pool grows with the demand.")
 @click.option("--size", default="1920x1080", show_default=True, callback=parse_size, help="Width and height in pixels.")
 @click.option(
     "--quota", "quotas", multiple=True, callback=_parse_quotas, metavar="[CLIENT=]N",
@@ -191,7 +192,8 @@ def status(at: str, as_json: bool, once: bool) -> None:
     from deskroll.cli.pool_view import show_status  # noqa: PLC0415
 
     try:
-        _with_pool(at, lambda client: show_status(client, as_json=as_json, once=once))
+        with errors_as_json(as_json):
+            _with_pool(at, lambda client: show_status(client, as_json=as_json, once=once))
     except KeyboardInterrupt:
         return  # that is how one leaves it
 
@@ -209,10 +211,8 @@ def release(desktop_id: str, at: str) -> None:
 
 
 @pool.command(epilog="Example:  deskroll pool resize 8 --min-vms 2")
-@click.argument("num_vms", type=click.IntRange(1))
-@click.option(
-    "--min-vms", type=click.IntRange(0), help="The fewest. Default: as before; in a pool of fixed size NUM_VMS."
-)
+@click.argument("num_vms", type=WholeRange(1))
+@click.option("--min-vms", type=WholeRange(0), help="The fewest. Default: as before; in a pool of fixed size NUM_VMS.")
 @_at
 def resize(num_vms: int, min_vms: int | None, at: str) -> None:
     """Have at most NUM_VMS desktops from now on. Nobody loses one by it; ends a draining."""
@@ -237,10 +237,17 @@ def drain(at: str) -> None:
 
 
 def _with_pool(at: str, work: Callable[[PoolClient], Coroutine[None, None, None]]) -> None:
+    import aiohttp  # noqa: PLC0415
+
     from deskroll.desktops.service import PoolClient  # noqa: PLC0415
 
     async def run() -> None:
         async with PoolClient(at) as client:
-            await work(client)
+            try:
+                await work(client)
+            except PoolGone as error:
+                if isinstance(error.__cause__, aiohttp.ClientConnectorError | FileNotFoundError):
+                    raise InputError(str(error)) from error  # it is not there, as a run that is not live
+                raise
 
     asyncio.run(run())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from deskroll.cli.numbers import RealRange, WholeRange
 from deskroll.cli.options import json_option
 from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError, plain
@@ -18,10 +19,10 @@ from deskroll.errors import InputError, plain
 )
 @click.argument("episode")
 @click.option("--task", default="", metavar="ID", help="Where EPISODE is a run: which task.")
-@click.option("--sample", type=click.IntRange(0), help="Which of its samples. Default: 0.")
-@click.option("--attempt", type=click.IntRange(1), help="Which attempt. Default: the one that counts.")
+@click.option("--sample", type=WholeRange(0), help="Which of its samples. Default: 0.")
+@click.option("--attempt", type=WholeRange(1), help="Which attempt. Default: the one that counts.")
 @click.option(
-    "--tolerance", type=click.FloatRange(0.0, 1.0), default=0.001, show_default=True,
+    "--tolerance", type=RealRange(0.0, 1.0), default=0.001, show_default=True,
     help="The share of a screen that may differ: carets blink, clocks go on.",
 )  # fmt: skip
 @click.option("--score", is_flag=True, help="Judge the replay, too, and compare the scores.")

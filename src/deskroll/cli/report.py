@@ -103,7 +103,10 @@ def stats(runs: tuple[str, ...], as_json: bool) -> None:
     help="Where to save the differing tasks: .json or .csv; - for nowhere. Default: compare_A_B.json here.",
 )  # fmt: skip
 def compare(a: str, b: str, as_json: bool, out: str | None) -> None:
-    """Compare run B with run A, task by task: what is better, what is worse, whether that may be chance."""
+    """Compare run B with run A, task by task: what is better, what is worse, whether that may be chance.
+
+    The tasks that differ are saved in the working directory, too, as compare_A_B.json: --out names another file.
+    """
     from deskroll.report import compare as compare_runs  # noqa: PLC0415
     from deskroll.report import terminal  # noqa: PLC0415
     from deskroll.report.results import Results  # noqa: PLC0415

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import click
 
 from deskroll.cli.completing import Complete
+from deskroll.cli.numbers import Real, Whole
 from deskroll.field_docs import describe
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from deskroll.config import Override
+
+
+_NUMBERS: Mapping[object, Whole | Real] = {int: Whole(), float: Real()}
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class SettingFlag:
         return click.option(
             self.flag,
             self.parameter,
-            type=kind if kind in (int, float) else str,
+            type=_NUMBERS.get(kind, click.STRING),
             multiple=several,
             metavar=self.metavar,
             shell_complete=self.complete,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from deskroll.cli.completing import complete_run, complete_task
+from deskroll.cli.numbers import WholeRange
 from deskroll.cli.options import print_json
 from deskroll.errors import plain
 
@@ -17,8 +18,8 @@ from deskroll.errors import plain
 )
 @click.argument("run", shell_complete=complete_run)
 @click.argument("episode", default="", shell_complete=complete_task)
-@click.option("--sample", type=click.IntRange(0), help="Which of the task's samples. Default: 0.")
-@click.option("--attempt", type=click.IntRange(1), help="Which attempt. Default: the one that counts, or the last.")
+@click.option("--sample", type=WholeRange(0), help="Which of the task's samples. Default: 0.")
+@click.option("--attempt", type=WholeRange(1), help="Which attempt. Default: the one that counts, or the last.")
 @click.option("--full", is_flag=True, help="Show long texts whole.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
 def show(*, run: str, episode: str, sample: int | None, attempt: int | None, full: bool, as_json: bool) -> None:

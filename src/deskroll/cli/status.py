@@ -7,7 +7,8 @@ import sys
 
 import click
 
-from deskroll.cli.options import print_json
+from deskroll.cli.numbers import WholeRange
+from deskroll.cli.options import errors_as_json, print_json
 from deskroll.conduct.terminals import is_unread
 
 
@@ -15,12 +16,13 @@ from deskroll.conduct.terminals import is_unread
 @click.argument("run", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print all of it as JSON.")
 @click.option("--watch", is_flag=True, help="Go on showing it until Ctrl-C.")
-@click.option("--num-rollouts", type=click.IntRange(1), help="Have at most so many episodes in flight from now on.")
+@click.option("--num-rollouts", type=WholeRange(1), help="Have at most so many episodes in flight from now on.")
 @click.option("--stop", is_flag=True, help="Have it finish what runs and start nothing more, as Ctrl-C does.")
 def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | None, stop: bool) -> None:
     """What a live run does: each episode, desktop and model server, since when, what is stuck and what limits.
 
-    RUN is its folder; without one, the live run of yours on this machine.
+    RUN is its folder; without one, the live run of yours on this machine. Exit code 2: there is none; --json prints
+    {"error": ...} then.
     """
     from deskroll.conduct.view import status_view  # noqa: PLC0415
     from deskroll.report.terminal import console as stdout  # noqa: PLC0415
@@ -45,4 +47,5 @@ def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | N
             console.clear()
             console.print(status_view(found, console.height))
 
-    asyncio.run(work())
+    with errors_as_json(as_json):
+        asyncio.run(work())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import threading
 import time
@@ -25,6 +24,7 @@ from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import bundled_files
 from deskroll.envs.osworld.setup.accounts import drive_key, google_account
 from deskroll.errors import DeskrollError, InputError, MissingDependency, SetupError
+from deskroll.rollout.lacking import is_on_path, packages_line
 from deskroll.store.paths import escape
 from deskroll.tasks.needs import Download, Need, Needs, host_of, needs_of
 from deskroll.tasks.reading import is_file
@@ -133,16 +133,9 @@ def totals(checked: Sequence[Checked], provider: str) -> Totals:
         snapshots=_ranked(each.needs.snapshot for each in checked if each.needs.snapshot),
         why_not=_ranked(why for each in checked for why in each.why_not),
         notes=_ranked(note for each in checked for note in each.notes),
-        install=_install_line(_ranked(package for each in checked for package in each.packages)),
+        install=packages_line(_ranked(package for each in checked for package in each.packages)),
         with_packages=sum(each.enough for each in checked),
     )
-
-
-def _install_line(packages: Iterable[str]) -> str:
-    from deskroll.desktops.providers.local.packages import install_line  # noqa: PLC0415  (of embedded desktops)
-
-    names = list(packages)
-    return install_line(names) if names else ""
 
 
 def chosen(provider: str) -> str:
@@ -208,7 +201,7 @@ def _places(asked: str, reaches: Callable[[str], bool] | None, accounts: frozens
         embedded = name == EMBEDDED
         return Place(
             provider=name,
-            has=_is_on_path if embedded else None,
+            has=is_on_path if embedded else None,
             reaches=reaches,
             problem=_problem() if embedded else "",
             real=name != _SIMULATED,
@@ -220,11 +213,6 @@ def _places(asked: str, reaches: Callable[[str], bool] | None, accounts: frozens
         )
 
     return place
-
-
-@cache
-def _is_on_path(program: str) -> bool:
-    return shutil.which(program) is not None
 
 
 def _can(provider: Provider, spec: DesktopSpec) -> bool:

@@ -24,6 +24,7 @@ from deskroll.report import terminal
 from deskroll.report.results import Results
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.lacking import lacking_programs
 from deskroll.rollout.main_thread import outlasting_main_thread
 from deskroll.rollout.models import Models
 from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files
@@ -72,8 +73,8 @@ async def conduct(
         await models.answering(config)
         if not quiet:
             stack.enter_context(LogLines(console))
-        if blind := unjudged(config, tasks):
-            _log.warning("%s", blind)
+        for trouble in filter(None, (unjudged(config, tasks), lacking_programs(config, tasks))):
+            _log.warning("%s", trouble)
         try:
             opening = Session.open(config, tasks, resume=root, force=force, models=models)
             session = await stack.enter_async_context(opening)

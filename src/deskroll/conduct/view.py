@@ -193,7 +193,7 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
             f"{load.failures} of {load.calls} failed",
         )
     head = Text(f"run {status.run_id}  pid {status.pid}  start {status.epoch}  {status.folder}", style="bold")
-    parts: list[RenderableType] = [head, progress(status), Text("")]
+    parts: list[RenderableType] = [head, progress(status), *_jobs(status), Text("")]
     if status.activities:
         parts += [table, Text(f"EPISODE: {NAMED_BY}", style="dim")]
     if more > 0:
@@ -201,6 +201,19 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
     if unheard > 0:
         parts.append(Text(f"{counted(unheard, 'episode')} {_UNHEARD}", style="dim"))
     return Group(*parts, Text(""), workers)
+
+
+def _jobs(status: RunStatus) -> list[Table]:
+    """A line a job, where there are several."""
+    if len(status.jobs) < 2:
+        return []
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("JOB", "ROUND", "DONE", "IN FLIGHT"):
+        table.add_column(name, no_wrap=name != "JOB", justify="left" if name == "JOB" else "right", overflow="fold")
+    for job in status.jobs:
+        name = plain(job.name) + (" (stopping)" if job.stopping else "")
+        table.add_row(Text(name), str(job.round), f"{job.done:,} of {job.planned:,}", f"{job.in_flight:,}")
+    return [table]
 
 
 def plan_table(config: RunConfig, sizing: Sizing, *, resumed: bool) -> Group:

@@ -61,6 +61,14 @@ def process_start(pid: int | str) -> int:
     return 0 if fields[0] in "ZX" else int(fields[19])
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still until somebody sends it SIGCONT (Ctrl-Z, kill -STOP, a debugger)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    except OSError:
+        return False
+
+
 def owner_mark() -> str:
     """Names this process such that no other is ever taken for it; three words with dashes between them."""
     return f"{host_mark()}-{os.getpid()}-{process_start('self')}"
@@ -73,6 +81,19 @@ def host_mark() -> str:
 
 def is_left(mark: str) -> bool:
     """Whether this is the mark of a process of this host that is gone."""
+    pid, start = _process_of(mark)
+    return pid > 0 and process_start(pid) != start
+
+
+def marked_process(mark: str) -> int:
+    """The number of the process of this host that has this mark; 0 where it is gone, or of another host."""
+    pid, start = _process_of(mark)
+    return pid if pid > 0 and process_start(pid) == start else 0
+
+
+def _process_of(mark: str) -> tuple[int, int]:
+    """The number and the start that a mark of this host holds; zeros: it is none."""
     here, _, process = mark.partition("-")
     pid, _, start = process.partition("-")
-    return here == host_mark() and pid.isdigit() and start.isdigit() and process_start(pid) != int(start)
+    known = here == host_mark() and pid.isdigit() and start.isdigit()
+    return (int(pid), int(start)) if known else (0, 0)

@@ -155,7 +155,8 @@ class ModelClient(ModelPlugin):
     def how_to_reach(cls, name: str) -> str:
         """See `ModelPlugin`."""
         vendor = cls.dialect.vendor
-        return f"set {vendor.url_variable} (or {name}.base_url) and {vendor.key_variable}"
+        flag = ", --base-url" if name == "model" else ""
+        return f"set {vendor.url_variable} (or {name}.base_url{flag}) and {vendor.key_variable}"
 
     @property
     def knows_price(self) -> bool:

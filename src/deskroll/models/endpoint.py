@@ -171,7 +171,7 @@ class Endpoint:
 
     def _cause(self, error: BaseException, seconds: float) -> str:
         """What went wrong with a connection, without what aiohttp would tell of addresses and headers."""
-        hint = f" (is the server up, and is base_url, or ${self.address.variable}, right?)"
+        hint = " (is the server up?)"
         if isinstance(error, aiohttp.ConnectionTimeoutError):
             return f"no connection within {self._connect_timeout:g} s{hint}"
         if isinstance(error, TimeoutError):

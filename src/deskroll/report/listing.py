@@ -6,7 +6,7 @@ Guarantees: a run that cannot be read is a line that says so, and hides no other
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -14,6 +14,7 @@ from rich.text import Text
 from deskroll.errors import DeskrollError, plain
 from deskroll.report import words
 from deskroll.report.grid import Column, fitting, narrowing
+from deskroll.report.made_of import model_name
 from deskroll.report.results import Results
 from deskroll.types import Record
 
@@ -41,7 +42,8 @@ class RunLine(Record, frozen=True, omit_defaults=False):
     """Over scored; null where nothing is."""
     wall_s: float = 0.0
     """Time that it was under way, over all starts."""
-    cost_usd: float = 0.0
+    cost_usd: float | None = None
+    """The part that is known; null where nothing of it is."""
     cost_unknown: int = 0
     """Attempts whose cost is not known."""
     model_calls: int = 0
@@ -57,8 +59,7 @@ def line_of(folder: str) -> RunLine:
     except DeskrollError as error:
         name = folder.rstrip("/").rpartition("/")[2]
         return RunLine(run_id=name, folder=folder, state="unreadable", problem=plain(str(error)))
-    config, overall, used = results.info.config, summary.overall, summary.consumption
-    model = config.get("model")
+    config, overall, used = results.settings, summary.overall, summary.consumption
     return RunLine(
         run_id=results.name,
         folder=results.run.root,
@@ -66,14 +67,14 @@ def line_of(folder: str) -> RunLine:
         started_at=results.info.created_at or None,
         env=str(config.get("env", "")),
         agent=str(config.get("agent", "")),
-        model=str(model.get("name", "")) if isinstance(model, Mapping) and used.model_calls else "",
+        model=model_name(config) if used.model_calls else "",
         planned=results.planned,
         attempted=overall.attempted,
         scored=overall.scored,
         successes=overall.successes,
         success=overall.over_scored.value,
         wall_s=round(summary.wall_s, 3),
-        cost_usd=used.cost_usd,
+        cost_usd=None if used.cost_unknown and not used.cost_usd else used.cost_usd,
         cost_unknown=used.cost_unknown,
         model_calls=used.model_calls,
     )
@@ -113,12 +114,13 @@ def _success(line: RunLine) -> str:
 def _cost(line: RunLine) -> str:
     if not line.model_calls:
         return words.NOTHING
-    known = f"{words.amount(line.cost_usd)} USD"
-    return known if not line.cost_unknown else f"{known} + ?" if line.cost_usd else "?"
+    if line.cost_usd is None:
+        return "?"
+    return f"{words.amount(line.cost_usd)} USD{' + ?' if line.cost_unknown else ''}"
 
 
 def _what(line: RunLine) -> str:
     # Of a part that is named by a file the last name says enough, of a script that it is one.
     model = "scripted" if line.model.startswith("scripted:") else line.model
     parts = (each.rpartition("/")[2] for each in (line.env, line.agent, model))
-    return plain(", ".join(filter(None, parts)), 60)
+    return plain(", ".join(filter(None, dict.fromkeys(parts))), 60)

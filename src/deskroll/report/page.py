@@ -61,18 +61,18 @@ class Row(Record, frozen=True):
 
 def facts(results: Results) -> list[Fact]:
     """The header: what ran, with what, when."""
-    info, found = results.info, []
+    info, settings, found = results.info, results.settings, []
     desktops = any(episode.desktop for episode in results.outcomes)
     asked = not results.outcomes or any(episode.model for episode in results.outcomes)
     for name in _FACTS:
         if (name in _OF_DESKTOPS and not desktops) or (name == "model" and not asked):
             continue
-        value = _setting(info.config, name)
+        value = _setting(settings, name)
         if isinstance(value, Mapping):
             value = next((value[key] for key in ("name", "model", "kind", "id", "path") if value.get(key)), None)
         if isinstance(value, (str, int, float)) and value != "":
             found.append(Fact(name=name.rpartition(".")[2].replace("_", " "), value=short(str(value))))
-    options, judge = info.config.get("env_options"), info.config.get("judge")
+    options, judge = settings.get("env_options"), settings.get("judge")
     metric = options.get("evaluation_metric") if isinstance(options, Mapping) else None
     found.append(Fact(name="metric", value=short(str(metric or ""))))
     found.append(Fact(name="judge", value=short(str(judge.get("name", ""))) if isinstance(judge, Mapping) else ""))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from deskroll.errors import InputError, StoreError
+from deskroll.report.made_of import made_of
 from deskroll.report.stats import Plan, summarise
 from deskroll.report.summary import Summary
 from deskroll.report.timeline import Start, starts_of
@@ -75,6 +79,11 @@ class Results:
     def info(self) -> RunInfo:
         """What the run was made with."""
         return self.run.info
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """Its settings, with those of its jobs."""
+        return made_of(self.run)
 
     def question(self, key: EpisodeKey) -> str:
         """What the task of an episode says; empty where it is not known."""

@@ -18,7 +18,7 @@ from deskroll.report.intervals import FLAT, Interval, clustered_rate, mean_inter
 from deskroll.report.outcome import NO_SCORE, by_group, by_task, unscored_because
 from deskroll.report.passk import pass_at_k
 from deskroll.report.summary import Estimate, FailureCount, Method, Missed, Summary, Tally
-from deskroll.report.words import counted
+from deskroll.report.words import both_ends, counted
 from deskroll.types import Episode, Record, Score
 
 NO_DOMAIN = "(none)"
@@ -83,12 +83,13 @@ def summarise(
 
 def tally(name: str, planned: int | None, episodes: Sequence[Episode]) -> Tally:
     """Count the outcomes of one part of a run."""
-    attempted: dict[str, list[float]] = defaultdict(list)
-    scored: dict[str, list[float]] = defaultdict(list)
-    won: dict[str, list[float]] = defaultdict(list)
+    # Clusters: what differs by chance alone. The same task in another job is another trial.
+    attempted: dict[tuple[str, str], list[float]] = defaultdict(list)
+    scored: dict[tuple[str, str], list[float]] = defaultdict(list)
+    won: dict[tuple[str, str], list[float]] = defaultdict(list)
     unscored: Counter[str] = Counter()
     for episode in episodes:
-        score, task = episode.points, episode.key.task
+        score, task = episode.points, (episode.key.phase, episode.key.task)
         attempted[task].append(float(episode.success))
         if score is None:
             unscored[unscored_because(episode)] += 1
@@ -164,7 +165,7 @@ def failure_counts(outcomes: Iterable[Episode], retried: Iterable[Episode]) -> t
             scored=scored[culprit],
             retried=again[culprit],
             kinds=dict(kinds[culprit].most_common()),
-            example=plain(said[culprit, kinds[culprit].most_common(1)[0][0]], _LONGEST_EXAMPLE),
+            example=both_ends(said[culprit, kinds[culprit].most_common(1)[0][0]], _LONGEST_EXAMPLE),
         )
         for culprit in FailureClass
         if final[culprit] or again[culprit]

@@ -29,6 +29,8 @@ _NO_TERMINAL = 200
 """Columns where no terminal folds lines: programs want them whole."""
 _READABLE = 30
 """Columns that a text needs to be worth a column of its own, beside others."""
+_EXAMPLE_LINES = 3
+"""To which an error is folded."""
 _PLAIN = {"–": "-", "…": "...", "’": "'", "·": "-"}
 """What stands for signs of ours where they cannot be written."""
 _EXPLAINED = {
@@ -246,8 +248,9 @@ def _failures(rows: Sequence[FailureCount], width: int) -> Table:
         Column("RETRIED", [f"{row.retried:,}" for row in rows]),
         Column("ERRORS", [Text(plain(words.listed(row.kinds), 100)) for row in rows], text=True),
     ]
-    room = width - sum(column.widest + GAP for column in columns) - len(" ...")
-    example = Column("FOR EXAMPLE", [Text(plain(row.example, min(max(room, 20), 90))) for row in rows], text=True)
+    room = width - sum(column.widest + GAP for column in columns)
+    longest = min(max(room, 20), 90) * _EXAMPLE_LINES
+    example = Column("FOR EXAMPLE", [Text(words.both_ends(row.example, longest)) for row in rows], text=True)
     return fitting(width, [*columns, example], *narrowing(columns, "SCORED", "ERRORS", "RETRIED"))
 
 

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import math
 
+from deskroll.errors import plain
 from deskroll.report.summary import Estimate, Summary
 from deskroll.types import Stage
 
 NOTHING = "–"
 """Stands where there is no number."""
+_GAP = " ... "
 _STAGES = {str(Stage.MODEL): "agent, model"}
+
+
+def both_ends(text: str, longest: int) -> str:
+    """A text of bounded length, printable: of a long one its head and its end, which says what went wrong."""
+    shown = plain(text, len(text) + 1)
+    if len(shown) <= longest:
+        return shown
+    end = (longest - len(_GAP)) * 2 // 3
+    return f"{shown[: longest - len(_GAP) - end].rstrip()}{_GAP}{shown[-end:].lstrip()}"
 
 
 def percent(share: float | None) -> str:

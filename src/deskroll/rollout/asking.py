@@ -9,7 +9,8 @@ import aiohttp
 import msgspec
 
 from deskroll.errors import DeskrollError, InputError
-from deskroll.rollout.control import ChangeLimits, StopRun, sockets_folder
+from deskroll.host.owner import is_left, is_stopped, marked_process
+from deskroll.rollout.control import ChangeLimits, StopRun, mark_of, sockets_folder
 from deskroll.rollout.status import RunStatus
 from deskroll.store import Run, find_run
 from deskroll.types import Record
@@ -25,18 +26,29 @@ async def find_live(run: str | None) -> Path:
         if holder is None or not holder.socket:
             raise InputError(f"run {root} is not live: see  deskroll report {root}")
         return Path(holder.socket)
-    live = []
+    live, silent = [], []
     for path in sorted(sockets_folder().glob("*.sock")):
         try:
             live.append((path, await ask(path)))
-        except DeskrollError:
-            continue  # left by a run that was killed
+        except DeskrollError as error:
+            if not is_left(mark_of(path)):  # else a run that was killed has left it
+                silent.append(f"  {error}")
+    if silent and not live:
+        raise InputError("\n".join(("no run of yours answers on this machine:", *silent)))
     if not live:
         raise InputError("no run of yours is live on this machine; name the folder of one, or start one: deskroll run")
     if len(live) > 1:
         names = "\n".join(f"  {status.folder}" for _, status in live)
         raise InputError(f"several runs are live; name one:\n{names}")
     return live[0][0]
+
+
+def stopped(socket: Path) -> str:
+    """That the process of a run stands still, and what lets it go on; empty: it does not."""
+    pid = marked_process(mark_of(socket))
+    if not pid or not is_stopped(pid):
+        return ""
+    return f"the run at {socket} does not answer: process {pid} is stopped (state T): kill -CONT {pid} lets it go on"
 
 
 async def ask(socket: Path) -> RunStatus:
@@ -69,10 +81,12 @@ async def follow_events(socket: Path, last: int = 0) -> AsyncGenerator[bytes]:
                 for line in lines:
                     yield line
     except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError) as error:
-        raise DeskrollError(f"the run at {socket} does not answer: {type(error).__name__}; was it killed?") from error
+        raise _silence(socket, error) from error
 
 
 async def _call(socket: Path, method: str, path: str, body: Record | None = None) -> RunStatus:
+    if why := stopped(socket):
+        raise DeskrollError(why)
     timeout = aiohttp.ClientTimeout(total=_ASK_S)
     data = msgspec.json.encode(body) if body is not None else None
     try:
@@ -85,4 +99,13 @@ async def _call(socket: Path, method: str, path: str, body: Record | None = None
                 raise InputError(msgspec.json.decode(answer).get("error", "the run refused"))
             return msgspec.json.decode(answer, type=RunStatus)
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise DeskrollError(f"the run at {socket} does not answer: {type(error).__name__}; was it killed?") from error
+        raise _silence(socket, error) from error
+
+
+def _silence(socket: Path, error: Exception) -> DeskrollError:
+    """Why a run does not answer, as far as that can be seen."""
+    if why := stopped(socket):
+        return DeskrollError(why)
+    pid = marked_process(mark_of(socket))
+    what = f"its process {pid} lives, so ask again" if pid else "was it killed?"
+    return DeskrollError(f"the run at {socket} does not answer: {type(error).__name__}; {what}")

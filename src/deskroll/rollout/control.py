@@ -11,6 +11,7 @@ With `metrics` set, /metrics answers on TCP as well, to whoever has the token.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -72,8 +73,13 @@ def socket_path(name: str, kind: str = "sock") -> Path:
 def sweep_sockets() -> None:
     """Remove the sockets of runs that are gone."""
     for path in sockets_folder().iterdir():
-        if is_left("-".join(path.stem.split("-")[-3:])):
+        if is_left(mark_of(path)):
             path.unlink(missing_ok=True)
+
+
+def mark_of(socket: Path) -> str:
+    """The mark of the process that made a socket."""
+    return "-".join(socket.stem.split("-")[-3:])
 
 
 @asynccontextmanager
@@ -137,8 +143,9 @@ def _app(steering: Steering) -> web.Application:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         async with aclosing(steering.follow(int(last))) as lines:
-            async for each in lines:
-                await response.write(each)
+            with contextlib.suppress(ConnectionError):  # whoever followed has left
+                async for each in lines:
+                    await response.write(each)
         return response
 
     app = web.Application(middlewares=[_errors])

@@ -33,7 +33,9 @@ class _Collector:
             seconds.add_metric([name], value)
         yield seconds
         yield CounterMetricFamily("deskroll_tokens", "Tokens of prompts and completions.", value=standing.tokens)
-        yield CounterMetricFamily("deskroll_cost_usd", "Known cost of the model's answers.", value=standing.cost_usd)
+        yield CounterMetricFamily(
+            "deskroll_cost_usd", "Known cost of the model's answers.", value=standing.cost_usd or 0.0
+        )
         for name, about, values in (
             ("in_flight", "Requests that are open.", {each.url: float(each.in_flight) for each in status.endpoints}),
             (

@@ -10,6 +10,7 @@ from pathlib import Path
 from deskroll.desktops.base import Capabilities
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.lacking import lacking_programs
 from deskroll.rollout.preparing import unjudged
 from deskroll.types import Record, Task
 
@@ -95,14 +96,12 @@ def _advice(
     capabilities: Capabilities | None,
 ) -> list[str]:
     shown = counted(episodes, "episode")
-    lines = []
-    if blind := unjudged(config, tasks):
-        lines.append(blind)
+    lines = list(filter(None, (unjudged(config, tasks), lacking_programs(config, tasks))))
     if ratio:
         lines.append(_ratio_advice(ratio))
         if config.num_vms > episodes:
             lines.append(f"num_vms is {config.num_vms}, for {shown}: fewer desktops are enough")
-    if config.num_rollouts > episodes:
+    if config.num_rollouts > episodes and config.num_rollouts != RunConfig.model_fields["num_rollouts"].default:
         lines.append(f"num_rollouts is {config.num_rollouts}, for {shown}: the rest is never used")
     if memory > available > 0:
         lines.append(f"memory: about {memory / 1024:.1f} GB are needed and {available / 1024:.1f} GB are free")

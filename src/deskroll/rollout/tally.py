@@ -29,7 +29,8 @@ class Standing(Record, frozen=True, omit_defaults=False):
     retried: dict[str, int]
     """Attempts that were made again, by the class of their failure."""
     tokens: int
-    cost_usd: float
+    cost_usd: float | None
+    """The part that is known; None where nothing of it is."""
     unpriced: int
     """Attempts whose cost is not known."""
     seconds: dict[str, float]
@@ -124,7 +125,7 @@ class Tally:
             unscored={name: number for name, number in self._all.unscored.items() if number},
             retried=dict(self._retried),
             tokens=self._tokens,
-            cost_usd=self._cost,
+            cost_usd=None if self._unpriced and not self._cost else self._cost,
             unpriced=self._unpriced,
             seconds=dict(self._seconds),
         )

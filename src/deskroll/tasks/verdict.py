@@ -59,7 +59,7 @@ class Place:
 def judge(needs: Needs, missing: Sequence[Download], place: Place) -> Verdict:
     """Whether a task of these needs can run there; `missing` are those of its files that are not here already."""
     against: list[str] = []
-    absent_apps: list[App] = []
+    absent: list[App] = []
     if place.problem:
         against.append(place.problem)
     elif not place.real:
@@ -67,23 +67,23 @@ def judge(needs: Needs, missing: Sequence[Download], place: Place) -> Verdict:
     elif Need.WINDOWS in needs.kinds and not place.windows:
         against.append(f"it needs Windows, and desktops of provider {place.provider} run Linux")
     else:
-        absent_apps = _absent(needs, place)
-        programs = [f"{app.name} is not on this machine: {app.install}" for app in absent_apps]
+        absent = absent_apps(needs, place.has) if place.has is not None else []
+        programs = [f"{app.name} is not on this machine: {app.install}" for app in absent]
         against += [*programs, *_machine(needs, place)]
-    if absent := [each for each in needs.accounts if each not in place.accounts]:
-        against.append(f"it needs an account ({', '.join(absent)})")
+    if locked := [each for each in needs.accounts if each not in place.accounts]:
+        against.append(f"it needs an account ({', '.join(locked)})")
     against += _hosts(needs, missing, place)
     return Verdict(
         why_not=tuple(against),
         notes=tuple(_notes(needs, place)),
-        packages=tuple(dict.fromkeys(package for app in absent_apps for package in app.packages)),
-        enough=bool(against) and len(against) == sum(bool(app.packages) for app in absent_apps),
+        packages=tuple(dict.fromkeys(package for app in absent for package in app.packages)),
+        enough=bool(against) and len(against) == sum(bool(app.packages) for app in absent),
     )
 
 
-def _absent(needs: Needs, place: Place) -> list[App]:
+def absent_apps(needs: Needs, has: Callable[[str], bool]) -> list[App]:
     """The programs that its desktops would have to have, and have not."""
-    return [app for app in map(app_of, needs.apps) if place.has is not None and not is_there(app, place.has)]
+    return [app for app in map(app_of, needs.apps) if not is_there(app, has)]
 
 
 def _machine(needs: Needs, place: Place) -> list[str]:

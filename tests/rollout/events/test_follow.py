@@ -6,7 +6,10 @@ import asyncio
 import json
 import logging
 import threading
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
+from typing import Never
 
 import msgspec
 import pytest
@@ -39,6 +42,7 @@ from deskroll.events import (
     WorkerStarted,
 )
 from deskroll.rollout.asking import change_limits, find_live, follow_events
+from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.events.batch import EventBatch
 from deskroll.rollout.events.hub import EventHub
 from deskroll.rollout.session import Session
@@ -100,6 +104,27 @@ async def test_desktops_stages_and_outcomes_arrive_in_order(runs: Runs, backend:
         turn = [Stage.MODEL, Stage.ACT, Stage.STORE]
         assert [each.stage for each in entered] == [Stage.DESKTOP, Stage.SETUP, *turn, *turn, Stage.SCORE, Stage.STORE]
         assert {each.desktop for each in entered[1:]} == {episode.desktop}
+
+
+async def test_whoever_stops_following_is_no_error(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:
+    left = asyncio.Event()
+
+    async def talk(last: int) -> AsyncGenerator[bytes]:
+        try:
+            while True:
+                yield b"x" * 4096 + b"\n"
+        finally:
+            left.set()
+
+    def refuse(*args: object) -> Never:
+        raise InputError("nobody asks for it here")
+
+    steering = Steering(status=refuse, change=refuse, stop=refuse, follow=talk)
+    async with serve_control(steering, "one") as path:
+        async with aclosing(follow_events(Path(path))) as lines:
+            await anext(lines)
+        await asyncio.wait_for(left.wait(), 60)
+    assert [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
 async def test_a_retry_is_told_with_its_reason(runs: Runs) -> None:
