@@ -20,7 +20,7 @@ from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import SetupContext, bundled_files, perform
 from deskroll.envs.osworld.setup.downloads import fetch
 from deskroll.envs.osworld.setup.locks import hold_lock
-from deskroll.errors import InputError, SetupError
+from deskroll.errors import ConfigError, InputError, SetupError
 from deskroll.tasks import parse_task
 from tests.envs.osworld.conftest import Shelf
 from tests.waiting import eventually
@@ -339,7 +339,7 @@ async def test_a_cache_that_cannot_be_made(sim: GuestDesktop, shelf: Shelf, tmp_
 
 @pytest.mark.parametrize("mirror", ["ftp://x/", "x", ""])
 def test_a_mirror_that_is_none(mirror: str) -> None:
-    with pytest.raises(ValueError, match="must be an address with http, https or file"):
+    with pytest.raises(ConfigError, match="must be an address with http, https or file"):
         OSWorldSettings(mirrors={"https://a/": mirror})
 
 
