@@ -20,9 +20,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from deskroll.errors import BackendLost, ConfigError, DeskrollError, InputError, ModelError
+from deskroll.errors import BackendLost, ConfigError, DeskrollError, InputError, JobStopped, ModelError
 from deskroll.events import BatchPlanned, Event, JobStarted
 from deskroll.models.scripted import Script, ScriptedServer
+from deskroll.rollout.asking import find_live, stop_run
 from deskroll.rollout.config import Resources
 from deskroll.rollout.engine import SPECS
 from deskroll.rollout.group import GroupResult
@@ -187,6 +188,53 @@ async def test_a_job_that_is_stopped_leaves_the_others_alone(tmp_path: Path, bac
         again = await groups_of(runtime.run(Job("train", questions(30), spec_of(server))))
     assert len(again) == 30
     assert sum(group.resumed for group in again) == len(some)
+
+
+async def stopped_from_outside(folder: Path) -> None:
+    """What `deskroll status RUN --stop` does."""
+    assert (await stop_run(await find_live(str(folder / "run")))).stopping
+
+
+async def test_a_job_that_somebody_else_stops_does_not_look_complete(tmp_path: Path) -> None:
+    seen: list[GroupResult] = []
+    async with opened(tmp_path, script(ANSWER, latency=0.05), num_rollouts=1) as (runtime, server):
+        with pytest.raises(JobStopped, match=r"job 'train' was stopped by somebody else .*: \d+ of 24 ") as stopped:
+            async for group in runtime.run(Job("train", questions(12), spec_of(server), group_size=2)):
+                seen.append(group)
+                if len(seen) == 2:
+                    await stopped_from_outside(tmp_path)
+        with pytest.raises(JobStopped, match=r"job 'late' .*: 0 of 3 episodes done"):
+            await runtime.run(Job("late", questions(3), spec_of(server))).outcomes()
+    assert f"kept in {tmp_path}/run: open a Runtime on that store again" in str(stopped.value)
+    assert f" {len(Run.open(tmp_path / 'run').outcomes())} of 24 " in str(stopped.value)
+    assert 2 <= len(seen) < 12
+    async with opened(tmp_path) as (runtime, server):
+        assert len(await groups_of(runtime.run(Job("train", questions(12), spec_of(server), group_size=2)))) == 12
+
+
+async def test_a_source_that_somebody_else_stops_is_not_complete(tmp_path: Path) -> None:
+    feed, seen = Feed(), list[GroupResult]()
+    async with opened(tmp_path) as (runtime, server):
+        feed.put(questions(1), 0)
+        with pytest.raises(JobStopped, match=r"1 of 1 episodes done"):
+            async for group in runtime.run(Job("train", feed, spec_of(server))):
+                seen.append(group)
+                await stopped_from_outside(tmp_path)
+    assert len(seen) == 1
+
+
+async def test_a_job_that_was_complete_all_the_same_or_that_the_program_stopped_ends_quietly(tmp_path: Path) -> None:
+    async with opened(tmp_path, script(ANSWER, latency=1.0)) as (runtime, server):
+        whole = runtime.run(Job("eval", questions(2), spec_of(server)))
+        await until(lambda: len(runtime.engine.running) == 2, "all of it is under way")
+        await stopped_from_outside(tmp_path)
+        assert len(await groups_of(whole)) == 2
+    async with opened(tmp_path, script(ANSWER, latency=0.05), num_rollouts=1) as (runtime, server):
+        own = runtime.run(Job("train", questions(12), spec_of(server)))
+        await until(lambda: own.status().done, "one is done")
+        await stopped_from_outside(tmp_path)
+        runtime.stop()
+        assert len(await groups_of(own)) < 12
 
 
 class Told:

@@ -132,7 +132,9 @@ class Runtime:
     @asynccontextmanager
     async def _answering(self) -> AsyncIterator[None]:
         """Answer on the control socket for the length of the block; whoever follows hears of the end."""
-        steering = Steering(status=self.status, change=self.change_limits, stop=self.stop, follow=self.hub.follow)
+        steering = Steering(
+            status=self.status, change=self.change_limits, stop=self._stop_for_others, follow=self.hub.follow
+        )
         async with serve_control(steering, self.store.info.run_id, self.resources.metrics) as socket:
             self.store.note(socket=socket)
             try:
@@ -168,6 +170,10 @@ class Runtime:
     def stop(self, now: bool = False) -> None:
         """Start nothing more, of any job, and give back what has not begun; `now`: end what runs, too."""
         self.engine.stop(now=now)
+
+    def _stop_for_others(self, now: bool) -> None:
+        """Somebody asked for it over the control socket: whoever iterates over a job is told."""
+        self.engine.stop(now=now, by_others=True)
 
     def change_limits(self, num_rollouts: int | None, max_concurrent_rollouts: int | None) -> None:
         """Have so many episodes and groups in flight from now on."""
