@@ -33,6 +33,7 @@ from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.spec import EpisodeSpec
 from deskroll.store import Run
 from deskroll.store.journal import Started
+from deskroll.store.run import WAIT_S
 from deskroll.types import Sampling, Task
 from tests.rollout.conftest import ANSWER, CALCULATE, DONE, questions, script, until
 
@@ -642,3 +643,25 @@ async def test_two_jobs_of_five_rounds_killed_in_the_third_and_resumed(tmp_path:
     assert {(key.phase, key.round, int(key.task[1:]), key.sample) for key in outcomes} == keys
     assert (run.index.finished, run.verify()) == (True, [])
     assert len(told.splitlines()) == 30, "every group was handed out once, those of the first start included"
+
+
+async def test_a_store_whose_run_is_live_is_refused_at_once(tmp_path: Path) -> None:
+    async with ScriptedServer(script(ANSWER, latency=3600.0)) as server:
+        command = [sys.executable, str(PROGRAM), server.url, str(tmp_path / "run")]
+        live = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
+        try:
+            await until(lambda: is_live(tmp_path / "run"), "it answers")
+            began = asyncio.get_running_loop().time()
+            said = rf"run .*/run is live, in process {live.pid}: see  deskroll status .*/run  \(--stop ends it\)"
+            with pytest.raises(InputError, match=said):
+                async with Runtime.open(Resources(backend="inline"), store=tmp_path / "run"):
+                    pass
+            assert asyncio.get_running_loop().time() - began < WAIT_S / 2
+        finally:
+            live.kill()
+            await live.wait()
+
+
+def is_live(folder: Path) -> bool:
+    holder = Run.open(folder).holder() if (folder / "run.json").exists() else None
+    return holder is not None and bool(holder.socket)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shlex
+import socket
 import subprocess
 import sys
 import time
@@ -16,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from deskroll import __version__
-from deskroll.errors import StoreError
+from deskroll.errors import InputError, StoreError
 from deskroll.host.home import expand_home
 from deskroll.rollout.changes import refuse_changed_run, resolved
 from deskroll.rollout.config import Resources, RunConfig
 from deskroll.rollout.redaction import masked_command, redacted
 from deskroll.rollout.spec import plug_ins
-from deskroll.store import Run, RunInfo, RunStore, Storage, config_digest, join, paths
+from deskroll.store import Run, RunInfo, RunStore, Storage, config_digest, join, lock, paths
+from deskroll.store.local import LocalStorage
 from deskroll.store.results import known_questions
 from deskroll.types import EpisodeKey, Task
 
@@ -49,6 +52,23 @@ def new_root(config: RunConfig) -> str:
     else:
         raise StoreError(f"{config.output_dir} holds a thousand runs of {name}; choose a name with --run-id")
     return join(config.output_dir, name)
+
+
+def refuse_live(root: str, program: str = "deskroll") -> None:
+    """Tell at once that a run goes on; only workers of a dead one are worth waiting for."""
+    storage = Storage.at(root)
+    holder = lock.holder(storage) if isinstance(storage, LocalStorage) else None
+    if holder is None or not holder.socket:
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(holder.socket)
+        except OSError:
+            return
+    raise InputError(
+        f"run {root} is live, in process {holder.pid}: see  {program} status {shlex.quote(root)}  "
+        f"(--stop ends it), and resume it when it has ended"
+    )
 
 
 @asynccontextmanager
@@ -85,6 +105,7 @@ async def open_store(root: str | Path, resources: Resources, questions: dict[str
         return questions.get(key.task, "")
 
     if await asyncio.to_thread(storage.exists, paths.RUN_JSON):
+        refuse_live(place)
         questions |= await asyncio.to_thread(known_questions, storage)
         async with RunStore.resume(place, describe=describe) as store:
             yield store
