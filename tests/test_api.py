@@ -91,6 +91,13 @@ def test_what_is_wrong_is_one_error(place: Path, given: Any, settings: dict[str,
         run(given, **settings)
 
 
+def test_a_name_whose_folder_holds_other_files_is_refused(place: Path) -> None:
+    (place / "results" / "notes").mkdir(parents=True)
+    (place / "results" / "notes" / "a.txt").write_text("mine")
+    with pytest.raises(deskroll.InputError, match=r"results/notes holds no run, and is not empty \(a.txt\)"):
+        run(run_id="notes")
+
+
 def test_a_program_that_names_itself_and_has_no_guard_is_refused(place: Path) -> None:
     agent = "from deskroll.agents.noop import NoopAgent\nimport deskroll\n"
     call = f"deskroll.run({TASKS!r}, env='math', agent=__file__ + ':NoopAgent', model='scripted:answers.yaml')\n"

@@ -665,3 +665,25 @@ async def test_a_store_whose_run_is_live_is_refused_at_once(tmp_path: Path) -> N
 def is_live(folder: Path) -> bool:
     holder = Run.open(folder).holder() if (folder / "run.json").exists() else None
     return holder is not None and bool(holder.socket)
+
+
+@pytest.mark.parametrize("store", ["", " ", "notes", "."])
+async def test_a_store_among_other_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("mine")
+    with pytest.raises(
+        InputError, match=r"store is empty; name a folder|is not empty \((a.txt|notes/)\): name a folder"
+    ):
+        async with Runtime.open(Resources(backend="inline"), store=store):
+            pass
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["a.txt", "notes"]
+
+
+async def test_a_store_may_be_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").touch()
+    async with opened(tmp_path) as (runtime, server):
+        assert len(await groups_of(runtime.run(Job("eval", questions(1), spec_of(server))))) == 1

@@ -1,6 +1,7 @@
 """A run's folder: where a new one is kept, what run.json says of it, and whether an old one may go on.
 
-Guarantees: no two runs share a folder unless somebody chose the name; a resume that is refused has written nothing.
+Guarantees: no two runs share a folder unless somebody chose the name; nothing is written among files that are no run's;
+a resume that is refused has written nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from deskroll import __version__
-from deskroll.errors import InputError, StoreError
+from deskroll.errors import ConfigError, InputError, StoreError, plain
 from deskroll.host.home import expand_home
 from deskroll.rollout.changes import refuse_changed_run, resolved
 from deskroll.rollout.config import Resources, RunConfig
@@ -28,6 +29,8 @@ from deskroll.store import Run, RunInfo, RunStore, Storage, config_digest, join,
 from deskroll.store.local import LocalStorage
 from deskroll.store.results import known_questions
 from deskroll.types import EpisodeKey, Task
+
+_MOST_SHOWN = 3
 
 
 def new_root(config: RunConfig) -> str:
@@ -82,6 +85,7 @@ async def open_run_store(
         return questions.get(key.task, "")
 
     if not resume:
+        await asyncio.to_thread(_refuse_others_files, Storage.at(root))
         info = await _info(root, resolved(config), prepared, plug_ins(config))
         async with RunStore.create(root, info, describe=describe) as store:
             yield store
@@ -98,6 +102,8 @@ async def open_store(root: str | Path, resources: Resources, questions: dict[str
 
     `questions`: what is asked in each task, by its id; those of earlier starts are added here.
     """
+    if not str(root).strip():
+        raise ConfigError("store is empty; name a folder for the results: a new one, or that of a runtime's run")
     place = expand_home(str(root))
     storage = Storage.at(place)
 
@@ -110,9 +116,20 @@ async def open_store(root: str | Path, resources: Resources, questions: dict[str
         async with RunStore.resume(place, describe=describe) as store:
             yield store
         return
+    await asyncio.to_thread(_refuse_others_files, storage)
     info = await _info(place, redacted(resources.model_dump(mode="json")))
     async with RunStore.create(place, info, describe=describe) as store:
         yield store
+
+
+def _refuse_others_files(storage: Storage) -> None:
+    """A new run is made in a folder of its own; what a process that was killed at once has left of one is none's."""
+    found = [name for name in storage.list() if name != paths.LOCK]
+    if found and paths.RUN_JSON not in found:
+        names = ", ".join(plain(name) for name in found[:_MOST_SHOWN]) + (", ..." if len(found) > _MOST_SHOWN else "")
+        raise InputError(
+            f"{storage.shown()} holds no run, and is not empty ({names}): name a folder that is empty or not there yet"
+        )
 
 
 async def _info(
