@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import deskroll
+from deskroll.store import RunStore
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
@@ -89,6 +90,31 @@ def test_a_run_goes_on(place: Path) -> None:
 def test_what_is_wrong_is_one_error(place: Path, given: Any, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(deskroll.InputError, match=re.escape(said)):
         run(given, **settings)
+
+
+async def test_runs_and_runtimes_do_not_share_a_folder(place: Path) -> None:
+    resources = deskroll.Resources(backend="inline")
+    spec = {"env": "math", "model": {"name": "scripted:answers.yaml"}}
+    first = run(run_id="one")
+    with pytest.raises(deskroll.InputError, match=r"one is a run of deskroll.run, .*: give the runtime a store of its"):
+        async with deskroll.Runtime.open(resources, store=first.folder):
+            pass
+    async with deskroll.Runtime.open(resources, store="results/two") as runtime:
+        await runtime.run(deskroll.Job("train", TASKS, spec)).outcomes()
+    with pytest.raises(deskroll.InputError, match=r"results/two is the store of a runtime, .* or start a new run"):
+        run(resume="results/two")
+
+
+async def test_a_run_returns_its_own_episodes_also_where_a_job_was_mixed_into_it(place: Path) -> None:
+    spec = {"env": "math", "model": {"name": "scripted:answers.yaml"}}
+    first = run(run_id="one")
+    async with (
+        RunStore.resume(first.folder) as store,
+        deskroll.Runtime.open(deskroll.Resources(backend="inline"), store=store) as runtime,
+    ):
+        await runtime.run(deskroll.Job("train", TASKS, spec)).outcomes()
+    again = run(resume=first.folder)
+    assert [each.key.phase for each in again] == ["eval"] * 3
 
 
 def test_a_name_whose_folder_holds_other_files_is_refused(place: Path) -> None:

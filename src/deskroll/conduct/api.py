@@ -16,7 +16,7 @@ from deskroll.models.settings import ModelSettings, load_env
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.job import read_tasks
-from deskroll.rollout.loading import check_run, load_run, resume_run
+from deskroll.rollout.loading import PHASE, check_run, load_run, resume_run
 from deskroll.store import Run
 from deskroll.types import Episode, Task
 
@@ -66,7 +66,8 @@ def run(
         raise KeyboardInterrupt
     run = Run.open(ended.folder)
     outcomes = {each.key: each for each in run.outcomes()}
-    return Episodes([outcomes[key] for key in run.index.keys() if key in outcomes], ended.folder)  # noqa: SIM118
+    own = (key for key in run.index.keys() if key.phase == PHASE)  # noqa: SIM118  (it is no dict)
+    return Episodes([outcomes[key] for key in own if key in outcomes], ended.folder)
 
 
 def _read(

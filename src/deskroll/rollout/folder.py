@@ -26,6 +26,7 @@ from deskroll.rollout.config import Resources, RunConfig
 from deskroll.rollout.redaction import masked_command, redacted
 from deskroll.rollout.spec import plug_ins
 from deskroll.store import Run, RunInfo, RunStore, Storage, config_digest, join, lock, paths
+from deskroll.store.info import read_info
 from deskroll.store.local import LocalStorage
 from deskroll.store.results import known_questions
 from deskroll.types import EpisodeKey, Task
@@ -111,6 +112,11 @@ async def open_store(root: str | Path, resources: Resources, questions: dict[str
         return questions.get(key.task, "")
 
     if await asyncio.to_thread(storage.exists, paths.RUN_JSON):
+        if (await asyncio.to_thread(read_info, storage)).has_tasks:
+            raise InputError(
+                f"{place} is a run of deskroll.run, or of deskroll run, and a runtime's jobs would be mixed into it: "
+                "give the runtime a store of its own"
+            )
         refuse_live(place)
         questions |= await asyncio.to_thread(known_questions, storage)
         async with RunStore.resume(place, describe=describe) as store:
@@ -124,7 +130,10 @@ async def open_store(root: str | Path, resources: Resources, questions: dict[str
 
 def _refuse_others_files(storage: Storage) -> None:
     """A new run is made in a folder of its own; what a process that was killed at once has left of one is none's."""
-    found = [name for name in storage.list() if name != paths.LOCK]
+    try:
+        found = [name for name in storage.list() if name != paths.LOCK]
+    except StoreError:  # whoever makes the folder says what is wrong with it
+        return
     if found and paths.RUN_JSON not in found:
         names = ", ".join(plain(name) for name in found[:_MOST_SHOWN]) + (", ..." if len(found) > _MOST_SHOWN else "")
         raise InputError(
