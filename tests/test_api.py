@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import deskroll
+from deskroll.config import load
+from deskroll.rollout.config import RunConfig
 from deskroll.store import RunStore
 from tests.waiting import wait_until
 
@@ -115,6 +117,20 @@ async def test_a_run_returns_its_own_episodes_also_where_a_job_was_mixed_into_it
         await runtime.run(deskroll.Job("train", TASKS, spec)).outcomes()
     again = run(resume=first.folder)
     assert [each.key.phase for each in again] == ["eval"] * 3
+
+
+async def test_a_model_may_be_its_name_wherever_one_is_set(place: Path) -> None:
+    named = "scripted:answers.yaml"
+    assert deskroll.EpisodeSpec(model=named, judge=named).model.name == named  # type: ignore[arg-type]
+    async with deskroll.Runtime.open(deskroll.Resources(backend="inline"), store="run") as runtime:
+        job = deskroll.Job("train", TASKS, {"env": "math", "model": named})
+        assert [each.score.value for each in await runtime.run(job).outcomes()] == [1.0] * 3
+    (place / "run.yaml").write_text(f"model: {named}\n")
+    assert load(RunConfig, place / "run.yaml").model.name == named
+    laid_over = load(RunConfig, place / "run.yaml", ["model.temperature=0.5", "judge=one", "judge.seed=1"])
+    assert (laid_over.model.name, laid_over.model.temperature) == (named, 0.5)
+    assert laid_over.judge is not None
+    assert (laid_over.judge.name, laid_over.judge.seed) == ("one", 1)
 
 
 def test_a_name_whose_folder_holds_other_files_is_refused(place: Path) -> None:

@@ -59,7 +59,7 @@ def run(
     if agent is not None:
         settings["agent"] = agent
     if model is not None:
-        settings["model"] = {"name": model} if isinstance(model, str) else model
+        settings["model"] = model
     root, config, loaded = _read(tasks, str(resume), settings)
     ended = run_to_end(conduct(config, loaded, root, force=force, quiet=not progress))
     if ended.interrupted and ended.signalled:
