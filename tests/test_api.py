@@ -67,7 +67,7 @@ def test_tasks_may_be_a_file_or_tasks(place: Path) -> None:
 def test_a_run_goes_on(place: Path) -> None:
     first = run(limits={"run_time": 1e-9}, run_id="short")
     assert first == []
-    with pytest.raises(deskroll.InputError, match=r"task 't0' is gone"):
+    with pytest.raises(deskroll.InputError, match=r"task 't0' is gone[\s\S]*force=True"):
         run([*TASKS[1:], {**TASKS[0], "id": "other"}], resume=first.folder)
     again = run(resume=first.folder, limits={"run_time": 600.0})
     assert (len(again), again.folder) == (3, first.folder)
@@ -198,6 +198,16 @@ def aside(*, late: bool = False) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def interrupted(program: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a program has said, once Ctrl-C after Ctrl-C has ended it."""
+    for _ in range(20):  # the first may come while a main thread that has ended still looks
+        program.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return program.communicate(timeout=6)
+    program.kill()
+    return program.communicate()
+
+
 def test_a_run_in_a_thread_outlasts_the_main_one(place: Path) -> None:
     (place / "answers.yaml").write_text(f"latency: 0.3\n{ANSWERS}")
     with aside() as program:
@@ -209,15 +219,21 @@ def test_ctrl_c_ends_a_run_that_outlasts_the_main_thread(place: Path) -> None:
     (place / "answers.yaml").write_text(f"latency: 3600\n{ANSWERS}")
     with aside() as program:
         wait_until(lambda: list(place.glob("results/one/episodes/eval/0/t0/0/1")), "an attempt is under way")
-        for _ in range(20):  # the first may come while the main thread still looks
-            program.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                out, err = program.communicate(timeout=6)
-                break
-        else:
-            program.kill()
+        out, err = interrupted(program)
     assert "are done" not in out
     assert "KeyboardInterrupt" in err
+
+
+@pytest.mark.parametrize("notebook", [False, True])
+def test_ctrl_c_is_raised_with_the_way_to_go_on(place: Path, notebook: bool) -> None:
+    (place / "answers.yaml").write_text(f"latency: 3600\n{ANSWERS}")
+    call = f"deskroll.run({TASKS!r}, env='math', model='scripted:answers.yaml', run_id='one', progress=False)"
+    whole = f"import asyncio, deskroll\nasync def main():\n    {call}\n" + ("asyncio.run(main())" if notebook else call)
+    with subprocess.Popen([sys.executable, "-c", whole], stderr=subprocess.PIPE, text=True) as program:
+        wait_until(lambda: list(place.glob("results/one/episodes/eval/0/t0/0/1")), "an attempt is under way")
+        _, err = interrupted(program)
+    folder = str(place / "results" / "one")
+    assert f"KeyboardInterrupt: go on with:  deskroll.run(..., resume={folder!r})" in err
 
 
 def test_a_run_that_begins_after_the_main_thread_has_ended_is_refused(place: Path) -> None:

@@ -50,7 +50,7 @@ def run(
     `model` is a name, or settings of a model by name; every other setting of a run (docs/running.md) has its own name
     here: `env`, `num_rollouts`, `num_vms`, `group_size`, `limits={"max_turns": 10}`. `resume` goes on with the run in
     that folder: only what is missing is done (`force`: although the tasks or the settings have changed). Bad input is
-    an `InputError`; Ctrl-C releases everything and is raised again.
+    an `InputError`; Ctrl-C releases everything and is raised again, with the way to go on.
 
         episodes = deskroll.run("tasks.jsonl", agent="chat", model="my-model", num_vms=4)
     """
@@ -61,9 +61,15 @@ def run(
     if model is not None:
         settings["model"] = model
     root, config, loaded = _read(tasks, str(resume), settings)
-    ended = run_to_end(conduct(config, loaded, root, force=force, quiet=not progress))
+    folders: list[str] = []
+    try:
+        work = conduct(config, loaded, root, force=force, quiet=not progress, opened=folders.append)
+        ended = run_to_end(work)
+    except KeyboardInterrupt as error:
+        error.args = tuple(map(_go_on, folders))
+        raise
     if ended.interrupted and ended.signalled:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(_go_on(ended.folder))
     run = Run.open(ended.folder)
     outcomes = {each.key: each for each in run.outcomes()}
     own = (key for key in run.index.keys() if key.phase == PHASE)  # noqa: SIM118  (it is no dict)
@@ -89,6 +95,10 @@ def _read(
         raise InputError(f"task {plain(twice[0])!r} is given twice; ids must be unique, and group_size runs each often")
     config = check(RunConfig, settings, "deskroll.run")
     return resume_run(resume, overrides, loaded) if resume else ("", *check_run(config, loaded))
+
+
+def _go_on(folder: str) -> str:
+    return f"go on with:  deskroll.run(..., resume={folder!r})"
 
 
 def _line(episode: Episode) -> str:

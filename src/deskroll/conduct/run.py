@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -55,9 +55,18 @@ class Ended:
 
 
 async def conduct(
-    config: RunConfig, tasks: Sequence[Task], root: str = "", *, force: bool = False, quiet: bool = False
+    config: RunConfig,
+    tasks: Sequence[Task],
+    root: str = "",
+    *,
+    force: bool = False,
+    quiet: bool = False,
+    opened: Callable[[str], object] = lambda folder: None,
 ) -> Ended:
-    """Run it to its end, or until it is interrupted, with its progress shown unless `quiet`."""
+    """Run it to its end, or until it is interrupted, with its progress shown unless `quiet`.
+
+    `opened` is told the folder as soon as there is one: whatever ends it from then on, it can be resumed.
+    """
     console = stderr(quiet=quiet)
     raise_open_files()
     check_open_files(min(config.num_rollouts, len(tasks) * config.group_size))
@@ -78,6 +87,7 @@ async def conduct(
             session = await stack.enter_async_context(opening)
         except (StoreError, NoDesktop) as error:  # its folder, or its pool: a run that cannot begin is bad input
             raise InputError(str(error)) from error
+        opened(session.folder)
         _tell(console, f"run {session.store.info.run_id} in {session.folder}")
         progress = Progress(console, session.status)
         async with progress.shown():
