@@ -85,6 +85,8 @@ def test_a_run_goes_on(place: Path) -> None:
         ([*TASKS, "t3"], {}, "task 3: a task is an object"),
         ([*TASKS, TASKS[1]], {}, "task 't1' is given twice"),
         ("nowhere.jsonl", {}, "nowhere.jsonl"),
+        (TASKS, {"model": "scripted:no.yaml"}, "there is no such file (/"),
+        (TASKS, {"model": "scripted:."}, "is not a file; write scripted:FILE"),
         (TASKS, {"model": "scripted"}, "there is no script beside the tasks"),
         (TASKS, {"agent": "chatt"}, "did you mean chat"),
     ],
@@ -245,6 +247,8 @@ def test_a_run_that_begins_after_the_main_thread_has_ended_is_refused(place: Pat
 
 def test_the_pages_examples_run(place: Path) -> None:
     page = (ROOT / "docs" / "python.md").read_text()
+    (answers,) = re.findall(r"```yaml\n(# answers\.yaml.*?)```", page, re.DOTALL)
+    (place / "answers.yaml").write_text(answers)
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 3
     told = ""

@@ -549,7 +549,7 @@ async def test_a_job_whose_model_cannot_be_asked_ends_before_anything_is_started
         with pytest.raises(ConfigError, match=r"^model: .* no connection: .*; set OPENAI_BASE_URL"):
             await groups_of(runtime.run(Job("train", questions(1, **DESKTOP), dead)))
         judged = spec_of(server, judge={"name": "scripted:nowhere.yaml"})
-        with pytest.raises(ConfigError, match=r"judge\.name is .*'nowhere\.yaml' is not a file"):
+        with pytest.raises(ConfigError, match=r"judge\.name is .*there is no such file \(nowhere\.yaml\)"):
             await groups_of(runtime.run(Job("train", questions(1), judged)))
         limited = spec_of(server, limits={"max_cost_usd": 1.0})
         with pytest.raises(ConfigError, match=r"limits\.max_cost_usd is set, .*: set model\.price, too"):
