@@ -77,6 +77,7 @@ def test_a_run_goes_on(place: Path) -> None:
     ("given", "settings", "said"),
     [
         ([], {}, "no tasks are given"),
+        (None, {}, "tasks is a NoneType; give a path, or a list of tasks"),
         (TASKS, {"num_vms": 0}, "num_vms"),
         (TASKS, {"num_vm": 1}, "num_vm"),
         (TASKS, {"limit": 1}, "limit and only are for files"),
@@ -133,6 +134,19 @@ async def test_a_model_may_be_its_name_wherever_one_is_set(place: Path) -> None:
     assert (laid_over.model.name, laid_over.model.temperature) == (named, 0.5)
     assert laid_over.judge is not None
     assert (laid_over.judge.name, laid_over.judge.seed) == ("one", 1)
+
+
+def test_a_job_without_tasks_or_with_one_twice_is_refused_when_it_is_made() -> None:
+    with pytest.raises(deskroll.InputError, match="no tasks are given"):
+        deskroll.Job("a", [], {"env": "math"})
+    with pytest.raises(deskroll.InputError, match="task 't0' is given twice; ids must be unique"):
+        deskroll.Job("a", TASKS + TASKS, {"env": "math"})
+
+
+async def test_a_runtime_that_is_not_entered_says_how(place: Path) -> None:
+    with pytest.raises(AttributeError, match=r"has no 'run' yet: use it with  async with Runtime\.open\("):
+        deskroll.Runtime.open(store="run").run  # type: ignore[attr-defined]  # noqa: B018
+    assert not (place / "run").exists()
 
 
 def test_a_name_whose_folder_holds_other_files_is_refused(place: Path) -> None:

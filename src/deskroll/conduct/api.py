@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,11 +87,9 @@ def _read(
         raise ConfigError("tasks are given as they are: choose among them there; tasks, limit and only are for files")
     if isinstance(tasks, Mapping):
         raise InputError("tasks are a list; for a single one write [task]")
+    if not isinstance(tasks, Sequence):
+        raise InputError(f"tasks is a {type(tasks).__name__}; give a path, or a list of tasks")
     loaded = read_tasks(tasks)
-    if not loaded:
-        raise InputError("no tasks are given")
-    if twice := [name for name, number in Counter(task.id for task in loaded).items() if number > 1]:
-        raise InputError(f"task {plain(twice[0])!r} is given twice; ids must be unique, and group_size runs each often")
     config = check(RunConfig, settings, "deskroll.run")
     return resume_run(resume, overrides, loaded) if resume else ("", *check_run(config, loaded))
 

@@ -37,6 +37,7 @@ from deskroll.rollout.leftovers import leaving_nothing
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.main_thread import outlasting_main_thread
 from deskroll.rollout.models import Models
+from deskroll.rollout.opening import Opening
 from deskroll.rollout.orders import Activity, WorkerSetup
 from deskroll.rollout.plan import failed_before
 from deskroll.rollout.pool_watch import PoolWatch
@@ -88,8 +89,7 @@ class Runtime:
         """What is asked in each task, by its id: results.jsonl is written from them, all of it once more in the end."""
 
     @classmethod
-    @asynccontextmanager
-    async def open(
+    def open(
         cls,
         resources: Resources | None = None,
         *,
@@ -97,12 +97,24 @@ class Runtime:
         leases: Mapping[DesktopSpec, int] | None = None,
         sink: EventSink | None = None,
         models: Models | None = None,
-    ) -> AsyncIterator[Runtime]:
+    ) -> Opening[Runtime]:
         """Open it for the length of the block, with its results in `store`: a folder, which is made or resumed.
 
         `leases`: how many leases of desktops there will be in all, where that is known from the start.
         """
-        resources, questions = resources or Resources(), dict[str, str]()
+        return Opening(cls._open(resources or Resources(), store, leases, sink, models))
+
+    @classmethod
+    @asynccontextmanager
+    async def _open(
+        cls,
+        resources: Resources,
+        store: str | Path | RunStore,
+        leases: Mapping[DesktopSpec, int] | None,
+        sink: EventSink | None,
+        models: Models | None,
+    ) -> AsyncIterator[Runtime]:
+        questions = dict[str, str]()
         options = {"provider_options": resources.provider_options, "backend_options": resources.backend_options}
         traces = Traces(secrets_of(options))
         async with leaving_nothing(), AsyncExitStack() as stack:
