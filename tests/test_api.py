@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 import deskroll
+from deskroll.config import load
+from deskroll.rollout.config import RunConfig
+from deskroll.store import RunStore
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
@@ -88,7 +91,7 @@ def test_tasks_may_be_a_file_or_tasks(place: Path) -> None:
 def test_a_run_goes_on(place: Path) -> None:
     first = run(limits={"run_time": 1e-9}, run_id="short")
     assert first == []
-    with pytest.raises(deskroll.InputError, match=r"task 't0' is gone"):
+    with pytest.raises(deskroll.InputError, match=r"task 't0' is gone[\s\S]*force=True"):
         run([*TASKS[1:], {**TASKS[0], "id": "other"}], resume=first.folder)
     again = run(resume=first.folder, limits={"run_time": 600.0})
     assert (len(again), again.folder) == (3, first.folder)
@@ -98,6 +101,7 @@ def test_a_run_goes_on(place: Path) -> None:
     ("given", "settings", "said"),
     [
         ([], {}, "no tasks are given"),
+        (None, {}, "tasks is a NoneType; give a path, or a list of tasks"),
         (TASKS, {"num_vms": 0}, "num_vms"),
         (TASKS, {"num_vm": 1}, "num_vm"),
         (TASKS, {"limit": 1}, "limit and only are for files"),
@@ -106,6 +110,8 @@ def test_a_run_goes_on(place: Path) -> None:
         ([*TASKS, "t3"], {}, "task 3: a task is an object"),
         ([*TASKS, TASKS[1]], {}, "task 't1' is given twice"),
         ("nowhere.jsonl", {}, "nowhere.jsonl"),
+        (TASKS, {"model": "scripted:no.yaml"}, "there is no such file (/"),
+        (TASKS, {"model": "scripted:."}, "is not a file; write scripted:FILE"),
         (TASKS, {"model": "scripted"}, "there is no script beside the tasks"),
         (TASKS, {"agent": "chatt"}, "did you mean chat"),
     ],
@@ -113,6 +119,65 @@ def test_a_run_goes_on(place: Path) -> None:
 def test_what_is_wrong_is_one_error(place: Path, given: Any, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(deskroll.InputError, match=re.escape(said)):
         run(given, **settings)
+
+
+async def test_runs_and_runtimes_do_not_share_a_folder(place: Path) -> None:
+    resources = deskroll.Resources(backend="inline")
+    spec = {"env": "math", "model": {"name": "scripted:answers.yaml"}}
+    first = run(run_id="one")
+    with pytest.raises(deskroll.InputError, match=r"one is a run of deskroll.run, .*: give the runtime a store of its"):
+        async with deskroll.Runtime.open(resources, store=first.folder):
+            pass
+    async with deskroll.Runtime.open(resources, store="results/two") as runtime:
+        await runtime.run(deskroll.Job("train", TASKS, spec)).outcomes()
+    with pytest.raises(deskroll.InputError, match=r"results/two is the store of a runtime, .* or start a new run"):
+        run(resume="results/two")
+
+
+async def test_a_run_returns_its_own_episodes_also_where_a_job_was_mixed_into_it(place: Path) -> None:
+    spec = {"env": "math", "model": {"name": "scripted:answers.yaml"}}
+    first = run(run_id="one")
+    async with (
+        RunStore.resume(first.folder) as store,
+        deskroll.Runtime.open(deskroll.Resources(backend="inline"), store=store) as runtime,
+    ):
+        await runtime.run(deskroll.Job("train", TASKS, spec)).outcomes()
+    again = run(resume=first.folder)
+    assert [each.key.phase for each in again] == ["eval"] * 3
+
+
+async def test_a_model_may_be_its_name_wherever_one_is_set(place: Path) -> None:
+    named = "scripted:answers.yaml"
+    assert deskroll.EpisodeSpec(model=named, judge=named).model.name == named  # type: ignore[arg-type]
+    async with deskroll.Runtime.open(deskroll.Resources(backend="inline"), store="run") as runtime:
+        job = deskroll.Job("train", TASKS, {"env": "math", "model": named})
+        assert [each.score.value for each in await runtime.run(job).outcomes()] == [1.0] * 3
+    (place / "run.yaml").write_text(f"model: {named}\n")
+    assert load(RunConfig, place / "run.yaml").model.name == named
+    laid_over = load(RunConfig, place / "run.yaml", ["model.temperature=0.5", "judge=one", "judge.seed=1"])
+    assert (laid_over.model.name, laid_over.model.temperature) == (named, 0.5)
+    assert laid_over.judge is not None
+    assert (laid_over.judge.name, laid_over.judge.seed) == ("one", 1)
+
+
+def test_a_job_without_tasks_or_with_one_twice_is_refused_when_it_is_made() -> None:
+    with pytest.raises(deskroll.InputError, match="no tasks are given"):
+        deskroll.Job("a", [], {"env": "math"})
+    with pytest.raises(deskroll.InputError, match="task 't0' is given twice; ids must be unique"):
+        deskroll.Job("a", TASKS + TASKS, {"env": "math"})
+
+
+async def test_a_runtime_that_is_not_entered_says_how(place: Path) -> None:
+    with pytest.raises(AttributeError, match=r"has no 'run' yet: use it with  async with Runtime\.open\("):
+        deskroll.Runtime.open(store="run").run  # type: ignore[attr-defined]  # noqa: B018
+    assert not (place / "run").exists()
+
+
+def test_a_name_whose_folder_holds_other_files_is_refused(place: Path) -> None:
+    (place / "results" / "notes").mkdir(parents=True)
+    (place / "results" / "notes" / "a.txt").write_text("mine")
+    with pytest.raises(deskroll.InputError, match=r"results/notes holds no run, and is not empty \(a.txt\)"):
+        run(run_id="notes")
 
 
 def test_a_program_that_names_itself_and_has_no_guard_is_refused(place: Path) -> None:
@@ -173,6 +238,16 @@ def aside(*, late: bool = False) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def interrupted(program: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a program has said, once Ctrl-C after Ctrl-C has ended it."""
+    for _ in range(20):  # the first may come while a main thread that has ended still looks
+        program.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return program.communicate(timeout=6)
+    program.kill()
+    return program.communicate()
+
+
 def test_a_run_in_a_thread_outlasts_the_main_one(place: Path) -> None:
     (place / "answers.yaml").write_text(f"latency: 0.3\n{ANSWERS}")
     with aside() as program:
@@ -184,15 +259,21 @@ def test_ctrl_c_ends_a_run_that_outlasts_the_main_thread(place: Path) -> None:
     (place / "answers.yaml").write_text(f"latency: 3600\n{ANSWERS}")
     with aside() as program:
         wait_until(lambda: list(place.glob("results/one/episodes/eval/0/t0/0/1")), "an attempt is under way")
-        for _ in range(20):  # the first may come while the main thread still looks
-            program.send_signal(signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                out, err = program.communicate(timeout=6)
-                break
-        else:
-            program.kill()
+        out, err = interrupted(program)
     assert "are done" not in out
     assert "KeyboardInterrupt" in err
+
+
+@pytest.mark.parametrize("notebook", [False, True])
+def test_ctrl_c_is_raised_with_the_way_to_go_on(place: Path, notebook: bool) -> None:
+    (place / "answers.yaml").write_text(f"latency: 3600\n{ANSWERS}")
+    call = f"deskroll.run({TASKS!r}, env='math', model='scripted:answers.yaml', run_id='one', progress=False)"
+    whole = f"import asyncio, deskroll\nasync def main():\n    {call}\n" + ("asyncio.run(main())" if notebook else call)
+    with subprocess.Popen([sys.executable, "-c", whole], stderr=subprocess.PIPE, text=True) as program:
+        wait_until(lambda: list(place.glob("results/one/episodes/eval/0/t0/0/1")), "an attempt is under way")
+        _, err = interrupted(program)
+    folder = str(place / "results" / "one")
+    assert f"KeyboardInterrupt: go on with:  deskroll.run(..., resume={folder!r})" in err
 
 
 def test_a_run_that_begins_after_the_main_thread_has_ended_is_refused(place: Path) -> None:
@@ -204,6 +285,8 @@ def test_a_run_that_begins_after_the_main_thread_has_ended_is_refused(place: Pat
 
 def test_the_pages_examples_run(place: Path) -> None:
     page = (ROOT / "docs" / "python.md").read_text()
+    (answers,) = re.findall(r"```yaml\n(# answers\.yaml.*?)```", page, re.DOTALL)
+    (place / "answers.yaml").write_text(answers)
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 3
     told = ""

@@ -196,7 +196,7 @@ FLAGS = [
 ]  # fmt: skip
 
 MODELS = [
-    flags("script that is not there", "--model scripted:no.yaml", "model.name is 'scripted:", "no.yaml' is not a file"),
+    flags("script that is not there", "--model scripted:no.yaml", "model.name is 'scripted:", "there is no such file"),
     flags("script without a name", "--model scripted:", "model.name is 'scripted:'", "write scripted:FILE"),
     script("field", 'replies:\n  - turns:\n      - {txt: "42"}\n', "s.yaml:3: replies.0.turns.0.txt",
            "did you mean text?"),
@@ -346,7 +346,7 @@ CHANGES = [
     ("removed task", rewrite_tasks(TASK), "", ("task 'b' is gone", "with --force")),
     ("new task", rewrite_tasks(TASK + OTHER + TASK.replace('"a"', '"c"')), "", ("task 'c' is new", "with --force")),
     ("no tasks", lambda place: (place / "t.jsonl").unlink(), "", ("t.jsonl: there is no such file",)),
-    ("no script", lambda place: (place / "s.yaml").unlink(), "", ("s.yaml' is not a file",)),
+    ("no script", lambda place: (place / "s.yaml").unlink(), "", ("s.yaml', and there is no such file (",)),
     ("limit", lambda place: None, "--max-turns 3", ("limits.max_turns was 50 and is 3", "with --force")),
     ("model", lambda place: None, "--set model.temperature=0.5", ("model.temperature was None and is 0.5",)),
     ("group size", lambda place: None, "--group-size 2", ("group_size was 1 and is 2", "start a new run, or")),

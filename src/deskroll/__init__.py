@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deskroll.desktops.base import Desktop, DesktopSpec
     from deskroll.desktops.pool import Pool
     from deskroll.envs import Env
-    from deskroll.errors import DeskrollError, InputError
+    from deskroll.errors import DeskrollError, InputError, JobStopped
     from deskroll.models.base import Model
     from deskroll.models.settings import ModelSettings
     from deskroll.rollout.config import Resources
@@ -47,6 +47,7 @@ __all__ = [
     "GroupResult",
     "InputError",
     "Job",
+    "JobStopped",
     "Model",
     "ModelSettings",
     "Pool",
@@ -66,7 +67,7 @@ _HOMES = {
     "deskroll.desktops.base": ("Desktop", "DesktopSpec"),
     "deskroll.desktops.pool": ("Pool",),
     "deskroll.envs": ("Env",),
-    "deskroll.errors": ("DeskrollError", "InputError"),
+    "deskroll.errors": ("DeskrollError", "InputError", "JobStopped"),
     "deskroll.models.base": ("Model",),
     "deskroll.models.settings": ("ModelSettings",),
     "deskroll.rollout.config": ("Resources",),

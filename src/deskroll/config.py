@@ -15,10 +15,10 @@ import types
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from deskroll.errors import ConfigError, plain
@@ -51,6 +51,13 @@ class Settings(_Base):
     """Base of every settings model: frozen, and a field it does not know is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    text_is: ClassVar[str] = ""
+    """The field that a text in the place of these settings stands for; empty: none may stand there."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spell_out(cls, given: object) -> object:
+        return {cls.text_is: given} if cls.text_is and isinstance(given, str) else given
 
 
 def load(
@@ -64,7 +71,7 @@ def load(
     """Read `path` (without one: `base`, called `name`; without that, defaults), lay `overrides` over it, validate."""
     document = _read(path) if path is not None else _Document(name, base or {})
     for override in overrides:
-        document = document.overridden(override)
+        document = document.spelled_out(model_cls).overridden(override)
     return _validate(model_cls, document)
 
 
@@ -122,6 +129,16 @@ class _Document:
         keys = tuple(name.split("."))
         data = _laid_over(self.data, keys, value, typed)
         return _Document(self.name, data, self.lines, (*self.overrides, (keys, typed)))
+
+    def spelled_out(self, model_cls: type[BaseModel]) -> _Document:
+        """The same, where a text stands for settings by one of their fields: others may be laid over it."""
+        data = dict(self.data)
+        for name, value in self.data.items():
+            for kind in _annotations(model_cls, (name,)) if isinstance(value, str) else ():
+                for each in _flat(kind):
+                    if isinstance(each, type) and issubclass(each, Settings) and each.text_is:
+                        data[name] = {each.text_is: value}
+        return _Document(self.name, data, self.lines, self.overrides)
 
     def place(self, keys: Keys) -> str:
         """Where a value was given, and which it is; once, where that is the same."""

@@ -9,6 +9,7 @@
     ├── LimitedError                 a function that ran within limits gave no result: it exceeded, failed or crashed
     ├── BackendLost                  nothing can run episodes any more: the run stops, and can be resumed
     ├── BackgroundLost               background work died: what it serves, say a run, ends with it
+    ├── JobStopped                   somebody else stopped a job before its end: what was done is kept
     ├── StoreError                   the run's folder cannot be written or read: full, read-only, broken, in use
     └── Failure classes, recorded on the episode as `FailureClass`:
         ├── AgentError               agent      the agent's own code or output
@@ -170,6 +171,10 @@ class BackendLost(DeskrollError):
 
 class BackgroundLost(DeskrollError):
     """Background work died, and what it serves ended with it; of a run, what was done is kept."""
+
+
+class JobStopped(DeskrollError):
+    """Somebody else stopped a job before its end (`deskroll status --stop`); what was done is kept."""
 
 
 class ActionError(DeskrollError):

@@ -20,9 +20,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from deskroll.errors import BackendLost, ConfigError, DeskrollError, InputError, ModelError
+from deskroll.errors import BackendLost, ConfigError, DeskrollError, InputError, JobStopped, ModelError
 from deskroll.events import BatchPlanned, Event, JobStarted
 from deskroll.models.scripted import Script, ScriptedServer
+from deskroll.rollout.asking import find_live, stop_run
 from deskroll.rollout.config import Resources
 from deskroll.rollout.engine import SPECS
 from deskroll.rollout.group import GroupResult
@@ -33,6 +34,7 @@ from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.spec import EpisodeSpec
 from deskroll.store import Run
 from deskroll.store.journal import Started
+from deskroll.store.run import WAIT_S
 from deskroll.types import Sampling, Task
 from tests.rollout.conftest import ANSWER, CALCULATE, DONE, questions, script, until
 
@@ -190,6 +192,53 @@ async def test_a_job_that_is_stopped_leaves_the_others_alone(tmp_path: Path, bac
     assert sum(group.resumed for group in again) == len(some)
 
 
+async def stopped_from_outside(folder: Path) -> None:
+    """What `deskroll status RUN --stop` does."""
+    assert (await stop_run(await find_live(str(folder / "run")))).stopping
+
+
+async def test_a_job_that_somebody_else_stops_does_not_look_complete(tmp_path: Path) -> None:
+    seen: list[GroupResult] = []
+    async with opened(tmp_path, script(ANSWER, latency=0.05), num_rollouts=1) as (runtime, server):
+        with pytest.raises(JobStopped, match=r"job 'train' was stopped by somebody else .*: \d+ of 24 ") as stopped:
+            async for group in runtime.run(Job("train", questions(12), spec_of(server), group_size=2)):
+                seen.append(group)
+                if len(seen) == 2:
+                    await stopped_from_outside(tmp_path)
+        with pytest.raises(JobStopped, match=r"job 'late' .*: 0 of 3 episodes done"):
+            await runtime.run(Job("late", questions(3), spec_of(server))).outcomes()
+    assert f"kept in {tmp_path}/run: open a Runtime on that store again" in str(stopped.value)
+    assert f" {len(Run.open(tmp_path / 'run').outcomes())} of 24 " in str(stopped.value)
+    assert 2 <= len(seen) < 12
+    async with opened(tmp_path) as (runtime, server):
+        assert len(await groups_of(runtime.run(Job("train", questions(12), spec_of(server), group_size=2)))) == 12
+
+
+async def test_a_source_that_somebody_else_stops_is_not_complete(tmp_path: Path) -> None:
+    feed, seen = Feed(), list[GroupResult]()
+    async with opened(tmp_path) as (runtime, server):
+        feed.put(questions(1), 0)
+        with pytest.raises(JobStopped, match=r"1 of 1 episodes done"):
+            async for group in runtime.run(Job("train", feed, spec_of(server))):
+                seen.append(group)
+                await stopped_from_outside(tmp_path)
+    assert len(seen) == 1
+
+
+async def test_a_job_that_was_complete_all_the_same_or_that_the_program_stopped_ends_quietly(tmp_path: Path) -> None:
+    async with opened(tmp_path, script(ANSWER, latency=1.0)) as (runtime, server):
+        whole = runtime.run(Job("eval", questions(2), spec_of(server)))
+        await until(lambda: len(runtime.engine.running) == 2, "all of it is under way")
+        await stopped_from_outside(tmp_path)
+        assert len(await groups_of(whole)) == 2
+    async with opened(tmp_path, script(ANSWER, latency=0.05), num_rollouts=1) as (runtime, server):
+        own = runtime.run(Job("train", questions(12), spec_of(server)))
+        await until(lambda: own.status().done, "one is done")
+        await stopped_from_outside(tmp_path)
+        runtime.stop()
+        assert len(await groups_of(own)) < 12
+
+
 class Told:
     """A sink that keeps everything."""
 
@@ -313,8 +362,8 @@ async def test_bad_tasks_and_names_are_refused_before_anything_runs(tmp_path: Pa
             Job("", questions(1), spec_of(server))
         with pytest.raises(InputError, match="task 'task-0': env is 'maths'"):
             await groups_of(runtime.run(Job("eval", questions(1, env="maths"), spec_of(server))))
-        with pytest.raises(InputError, match="task 'task-0' comes twice in round 0"):
-            await groups_of(runtime.run(Job("eval", [*questions(1), *questions(1)], spec_of(server))))
+        with pytest.raises(InputError, match="task 'task-0' is given twice"):
+            Job("eval", [*questions(1), *questions(1)], spec_of(server))
         run = runtime.run(Job("eval", questions(3), spec_of(server)))
         with pytest.raises(ConfigError, match="job 'eval' runs already"):
             runtime.run(Job("eval", questions(3), spec_of(server)))
@@ -541,7 +590,7 @@ async def test_a_job_whose_model_cannot_be_asked_ends_before_anything_is_started
         with pytest.raises(ConfigError, match=r"^model: .* no connection: .*; set OPENAI_BASE_URL"):
             await groups_of(runtime.run(Job("train", questions(1, **DESKTOP), dead)))
         judged = spec_of(server, judge={"name": "scripted:nowhere.yaml"})
-        with pytest.raises(ConfigError, match=r"judge\.name is .*'nowhere\.yaml' is not a file"):
+        with pytest.raises(ConfigError, match=r"judge\.name is .*there is no such file \(nowhere\.yaml\)"):
             await groups_of(runtime.run(Job("train", questions(1), judged)))
         limited = spec_of(server, limits={"max_cost_usd": 1.0})
         with pytest.raises(ConfigError, match=r"limits\.max_cost_usd is set, .*: set model\.price, too"):
@@ -679,3 +728,47 @@ async def test_two_jobs_of_five_rounds_killed_in_the_third_and_resumed(tmp_path:
     assert {(key.phase, key.round, int(key.task[1:]), key.sample) for key in outcomes} == keys
     assert (run.index.finished, run.verify()) == (True, [])
     assert len(told.splitlines()) == 30, "every group was handed out once, those of the first start included"
+
+
+async def test_a_store_whose_run_is_live_is_refused_at_once(tmp_path: Path) -> None:
+    async with ScriptedServer(script(ANSWER, latency=3600.0)) as server:
+        command = [sys.executable, str(PROGRAM), server.url, str(tmp_path / "run")]
+        live = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
+        try:
+            await until(lambda: is_live(tmp_path / "run"), "it answers")
+            began = asyncio.get_running_loop().time()
+            said = rf"run .*/run is live, in process {live.pid}: see  deskroll status .*/run  \(--stop ends it\)"
+            with pytest.raises(InputError, match=said):
+                async with Runtime.open(Resources(backend="inline"), store=tmp_path / "run"):
+                    pass
+            assert asyncio.get_running_loop().time() - began < WAIT_S / 2
+        finally:
+            live.kill()
+            await live.wait()
+
+
+def is_live(folder: Path) -> bool:
+    holder = Run.open(folder).holder() if (folder / "run.json").exists() else None
+    return holder is not None and bool(holder.socket)
+
+
+@pytest.mark.parametrize("store", ["", " ", "notes", "."])
+async def test_a_store_among_other_files_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("mine")
+    with pytest.raises(
+        InputError, match=r"store is empty; name a folder|is not empty \((a.txt|notes/)\): name a folder"
+    ):
+        async with Runtime.open(Resources(backend="inline"), store=store):
+            pass
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["a.txt", "notes"]
+
+
+async def test_a_store_may_be_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".lock").touch()
+    async with opened(tmp_path) as (runtime, server):
+        assert len(await groups_of(runtime.run(Job("eval", questions(1), spec_of(server))))) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from deskroll.models.settings import ModelSettings, load_env
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.job import read_tasks
-from deskroll.rollout.loading import check_run, load_run, resume_run
+from deskroll.rollout.loading import PHASE, check_run, load_run, resume_run
 from deskroll.store import Run
 from deskroll.types import Episode, Task
 
@@ -50,7 +49,7 @@ def run(
     `model` is a name, or settings of a model by name; every other setting of a run (docs/running.md) has its own name
     here: `env`, `num_rollouts`, `num_vms`, `group_size`, `limits={"max_turns": 10}`. `resume` goes on with the run in
     that folder: only what is missing is done (`force`: although the tasks or the settings have changed). Bad input is
-    an `InputError`; Ctrl-C releases everything and is raised again.
+    an `InputError`; Ctrl-C releases everything and is raised again, with the way to go on.
 
         episodes = deskroll.run("tasks.jsonl", agent="chat", model="my-model", num_vms=4)
     """
@@ -59,14 +58,21 @@ def run(
     if agent is not None:
         settings["agent"] = agent
     if model is not None:
-        settings["model"] = {"name": model} if isinstance(model, str) else model
+        settings["model"] = model
     root, config, loaded = _read(tasks, str(resume), settings)
-    ended = run_to_end(conduct(config, loaded, root, force=force, quiet=not progress))
+    folders: list[str] = []
+    try:
+        work = conduct(config, loaded, root, force=force, quiet=not progress, opened=folders.append)
+        ended = run_to_end(work)
+    except KeyboardInterrupt as error:
+        error.args = tuple(map(_go_on, folders))
+        raise
     if ended.interrupted and ended.signalled:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(_go_on(ended.folder))
     run = Run.open(ended.folder)
     outcomes = {each.key: each for each in run.outcomes()}
-    return Episodes([outcomes[key] for key in run.index.keys() if key in outcomes], ended.folder)  # noqa: SIM118
+    own = (key for key in run.index.keys() if key.phase == PHASE)  # noqa: SIM118  (it is no dict)
+    return Episodes([outcomes[key] for key in own if key in outcomes], ended.folder)
 
 
 def _read(
@@ -81,13 +87,15 @@ def _read(
         raise ConfigError("tasks are given as they are: choose among them there; tasks, limit and only are for files")
     if isinstance(tasks, Mapping):
         raise InputError("tasks are a list; for a single one write [task]")
+    if not isinstance(tasks, Sequence):
+        raise InputError(f"tasks is a {type(tasks).__name__}; give a path, or a list of tasks")
     loaded = read_tasks(tasks)
-    if not loaded:
-        raise InputError("no tasks are given")
-    if twice := [name for name, number in Counter(task.id for task in loaded).items() if number > 1]:
-        raise InputError(f"task {plain(twice[0])!r} is given twice; ids must be unique, and group_size runs each often")
     config = check(RunConfig, settings, "deskroll.run")
     return resume_run(resume, overrides, loaded) if resume else ("", *check_run(config, loaded))
+
+
+def _go_on(folder: str) -> str:
+    return f"go on with:  deskroll.run(..., resume={folder!r})"
 
 
 def _line(episode: Episode) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shlex
-import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
@@ -24,13 +23,13 @@ from deskroll.report import terminal
 from deskroll.report.results import Results
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.folder import refuse_live
 from deskroll.rollout.lacking import lacking_programs
 from deskroll.rollout.main_thread import outlasting_main_thread
 from deskroll.rollout.models import Models
 from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files
 from deskroll.rollout.preparing import unjudged
 from deskroll.rollout.session import Session
-from deskroll.store import Run
 from deskroll.store.paths import attempt_folder
 from deskroll.types import Episode, Task
 
@@ -57,15 +56,24 @@ class Ended:
 
 
 async def conduct(
-    config: RunConfig, tasks: Sequence[Task], root: str = "", *, force: bool = False, quiet: bool = False
+    config: RunConfig,
+    tasks: Sequence[Task],
+    root: str = "",
+    *,
+    force: bool = False,
+    quiet: bool = False,
+    opened: Callable[[str], object] = lambda folder: None,
 ) -> Ended:
-    """Run it to its end, or until it is interrupted, with its progress shown unless `quiet`."""
+    """Run it to its end, or until it is interrupted, with its progress shown unless `quiet`.
+
+    `opened` is told the folder as soon as there is one: whatever ends it from then on, it can be resumed.
+    """
     console = stderr(quiet=quiet)
     raise_open_files()
     check_open_files(min(config.num_rollouts, len(tasks) * config.group_size))
     asyncio.get_running_loop().set_exception_handler(tell_open_files)
     if root:
-        _refuse_live(root)
+        refuse_live(root, program())
     async with AsyncExitStack() as stack:
         stack.enter_context(outlasting_main_thread())
         interrupts = stack.enter_context(Interrupts(console))
@@ -80,6 +88,7 @@ async def conduct(
             session = await stack.enter_async_context(opening)
         except (StoreError, NoDesktop) as error:  # its folder, or its pool: a run that cannot begin is bad input
             raise InputError(str(error)) from error
+        opened(session.folder)
         _tell(console, f"run {session.store.info.run_id} in {session.folder}")
         progress = Progress(console, session.status)
         async with progress.shown():
@@ -101,22 +110,6 @@ async def conduct(
     more = session.budget.raised if session.used_up and unfinished else ""
     return Ended(
         results=results, folder=folder, interrupted=interrupted, signalled=interrupts.count > 0, code=code, more=more
-    )
-
-
-def _refuse_live(root: str) -> None:
-    """Tell at once that a run goes on; only workers of a dead one are worth waiting for."""
-    holder = Run.open(root).holder()
-    if holder is None or not holder.socket:
-        return
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(holder.socket)
-        except OSError:
-            return
-    raise InputError(
-        f"run {root} is live, in process {holder.pid}: see  {program()} status {shlex.quote(root)}  "
-        f"(--stop ends it), and resume it when it has ended"
     )
 
 

@@ -93,6 +93,7 @@ class Address:
 class ModelSettings(Settings):
     """Which model, where, and how it is asked. Times are in seconds."""
 
+    text_is = "name"
     name: str = Field(default="gpt-4.1-2025-04-14", min_length=1)
     """The model, as its server calls it; scripted[:FILE] answers from a script."""
     kind: str = ""

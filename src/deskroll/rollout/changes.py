@@ -46,7 +46,9 @@ def refuse_changed_run(config: RunConfig, tasks: Sequence[Task], run: Run, prepa
         for name, digest in prepared.items()
         if digest != run.info.prepared.get(name, digest) and not other_tasks  # other tasks work with other files
     ]
-    _refuse(f"run {run.info.run_id}", changed, "start a new run, or go on all the same with --force")
+    _refuse(
+        f"run {run.info.run_id}", changed, "start a new run, or go on all the same with --force (in Python: force=True)"
+    )
 
 
 class SpecNote(Record, frozen=True):

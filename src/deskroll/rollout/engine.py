@@ -64,8 +64,8 @@ class RunningJob(Protocol):
     def status(self) -> JobStatus:
         """How it stands."""
 
-    def stop(self, *, now: bool = False) -> None:
-        """Start nothing more; `now`: end what runs, too."""
+    def stop(self, *, now: bool = False, by_others: bool = False) -> None:
+        """Start nothing more; `now`: end what runs, too; `by_others`: it is not the program's own wish."""
 
     def fail(self, error: BaseException) -> None:
         """End with this error."""
@@ -107,6 +107,8 @@ class Engine:
         self.dice = random.Random(seed)  # noqa: S311  (spreads retries)
         self.stopping = False
         """Whether nothing new is started any more."""
+        self.stopped_by_others = False
+        """Whether that is so by somebody else's wish alone, and not by the program's own."""
         self._ended_now = False
         self._failure: DeskrollError | None = None
 
@@ -134,13 +136,14 @@ class Engine:
             del self._specs[digest]
             self.backend.forget(digest)
 
-    def stop(self, *, now: bool = False) -> None:
-        """Start nothing more, of any job; `now`: end what runs, too."""
+    def stop(self, *, now: bool = False, by_others: bool = False) -> None:
+        """Start nothing more, of any job; `now`: end what runs, too; `by_others`: it is not the program's own wish."""
+        self.stopped_by_others = by_others and (self.stopped_by_others or not self.stopping)
         if now > self._ended_now or not self.stopping:
             self.sink.emit(RunStopping(now=now))
         self.stopping, self._ended_now = True, self._ended_now or now
         for job in list(self.jobs.values()):
-            job.stop(now=now)
+            job.stop(now=now, by_others=by_others)
 
     def fail(self, error: DeskrollError) -> None:
         """Something that all jobs need is gone: each ends with this error."""

@@ -1,12 +1,15 @@
 """A run's folder: where a new one is kept, what run.json says of it, and whether an old one may go on.
 
-Guarantees: no two runs share a folder unless somebody chose the name; a resume that is refused has written nothing.
+Guarantees: no two runs share a folder unless somebody chose the name; nothing is written among files that are no run's;
+a resume that is refused has written nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import shlex
+import socket
 import subprocess
 import sys
 import time
@@ -16,15 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from deskroll import __version__
-from deskroll.errors import StoreError
+from deskroll.errors import ConfigError, InputError, StoreError, plain
 from deskroll.host.home import expand_home
 from deskroll.rollout.changes import refuse_changed_run, resolved
 from deskroll.rollout.config import Resources, RunConfig
 from deskroll.rollout.redaction import masked_command, redacted
 from deskroll.rollout.spec import plug_ins
-from deskroll.store import Run, RunInfo, RunStore, Storage, config_digest, join, paths
+from deskroll.store import Run, RunInfo, RunStore, Storage, config_digest, join, lock, paths
+from deskroll.store.info import read_info
+from deskroll.store.local import LocalStorage
 from deskroll.store.results import known_questions
 from deskroll.types import EpisodeKey, Task
+
+_MOST_SHOWN = 3
 
 
 def new_root(config: RunConfig) -> str:
@@ -51,6 +58,23 @@ def new_root(config: RunConfig) -> str:
     return join(config.output_dir, name)
 
 
+def refuse_live(root: str, program: str = "deskroll") -> None:
+    """Tell at once that a run goes on; only workers of a dead one are worth waiting for."""
+    storage = Storage.at(root)
+    holder = lock.holder(storage) if isinstance(storage, LocalStorage) else None
+    if holder is None or not holder.socket:
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(holder.socket)
+        except OSError:
+            return
+    raise InputError(
+        f"run {root} is live, in process {holder.pid}: see  {program} status {shlex.quote(root)}  "
+        f"(--stop ends it), and resume it when it has ended"
+    )
+
+
 @asynccontextmanager
 async def open_run_store(
     config: RunConfig, tasks: Sequence[Task], root: str, prepared: dict[str, str], *, resume: bool, force: bool
@@ -62,6 +86,7 @@ async def open_run_store(
         return questions.get(key.task, "")
 
     if not resume:
+        await asyncio.to_thread(_refuse_others_files, Storage.at(root))
         info = await _info(root, resolved(config), prepared, plug_ins(config))
         async with RunStore.create(root, info, describe=describe) as store:
             yield store
@@ -78,6 +103,8 @@ async def open_store(root: str | Path, resources: Resources, questions: dict[str
 
     `questions`: what is asked in each task, by its id; those of earlier starts are added here.
     """
+    if not str(root).strip():
+        raise ConfigError("store is empty; name a folder for the results: a new one, or that of a runtime's run")
     place = expand_home(str(root))
     storage = Storage.at(place)
 
@@ -85,13 +112,33 @@ async def open_store(root: str | Path, resources: Resources, questions: dict[str
         return questions.get(key.task, "")
 
     if await asyncio.to_thread(storage.exists, paths.RUN_JSON):
+        if (await asyncio.to_thread(read_info, storage)).has_tasks:
+            raise InputError(
+                f"{place} is a run of deskroll.run, or of deskroll run, and a runtime's jobs would be mixed into it: "
+                "give the runtime a store of its own"
+            )
+        refuse_live(place)
         questions |= await asyncio.to_thread(known_questions, storage)
         async with RunStore.resume(place, describe=describe) as store:
             yield store
         return
+    await asyncio.to_thread(_refuse_others_files, storage)
     info = await _info(place, redacted(resources.model_dump(mode="json")))
     async with RunStore.create(place, info, describe=describe) as store:
         yield store
+
+
+def _refuse_others_files(storage: Storage) -> None:
+    """A new run is made in a folder of its own; what a process that was killed at once has left of one is none's."""
+    try:
+        found = [name for name in storage.list() if name != paths.LOCK]
+    except StoreError:  # whoever makes the folder says what is wrong with it
+        return
+    if found and paths.RUN_JSON not in found:
+        names = ", ".join(plain(name) for name in found[:_MOST_SHOWN]) + (", ..." if len(found) > _MOST_SHOWN else "")
+        raise InputError(
+            f"{storage.shown()} holds no run, and is not empty ({names}): name a folder that is empty or not there yet"
+        )
 
 
 async def _info(

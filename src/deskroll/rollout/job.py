@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from deskroll.config import check
-from deskroll.errors import ConfigError, plain
+from deskroll.errors import ConfigError, InputError, plain
 from deskroll.rollout.spec import EpisodeSpec
 from deskroll.tasks import parse_task
 from deskroll.types import Record, Sampling, Task
@@ -29,11 +30,16 @@ Source = Sequence[Task] | AsyncIterable[Batch]
 
 
 def read_tasks(given: Sequence[object]) -> list[Task]:
-    """Tasks that are given in Python: as they are, or as objects as they stand in a file."""
-    return [
+    """Tasks that are given in Python: as they are, or as objects as they stand in a file; some, and each id once."""
+    if not given:
+        raise InputError("no tasks are given: the list of them is empty")
+    tasks = [
         each if isinstance(each, Task) else parse_task(dict(each) if isinstance(each, Mapping) else each, f"task {n}")
         for n, each in enumerate(given)
     ]
+    if twice := [name for name, number in Counter(task.id for task in tasks).items() if number > 1]:
+        raise InputError(f"task {plain(twice[0])!r} is given twice; ids must be unique, and group_size runs each often")
+    return tasks
 
 
 class Job:

@@ -21,6 +21,7 @@ from deskroll.errors import (
     FailureClass,
     FailureKind,
     InputError,
+    JobStopped,
     ModelError,
     StoreError,
     plain,
@@ -96,6 +97,9 @@ class JobRun:
         self._no_model = 0
         """Attempts in a row that failed by the model's server."""
         self._stopping = asyncio.Event()
+        self._stopped_by_others = False
+        """Whether that is so by somebody else's wish alone."""
+        self._source_ended = False
         self._finishing: asyncio.Future[int] | None = None
         """How many attempts had begun when it was told to stop."""
         self.ended_now = False
@@ -123,6 +127,10 @@ class JobRun:
         """Wait for its end; every outcome of its rounds, in the order of the plan."""
         async for _ in self:
             pass
+        return await self.outcomes_so_far()
+
+    async def outcomes_so_far(self) -> list[Episode]:
+        """Every outcome of its rounds that is there by now, in the order of the plan."""
         store = self._engine.store
         known = {each.key: each for each in await store.outcomes()}
         planned = [each for round_ in self._rounds for each in store.index.plan(self.job.name, round_).values()]
@@ -151,13 +159,15 @@ class JobRun:
             stopping=self.stopping,
         )
 
-    def stop(self, *, now: bool = False) -> None:
+    def stop(self, *, now: bool = False, by_others: bool = False) -> None:
         """Start nothing more; what has begun comes to its end, and what only waits to is given back.
 
-        `now`: end what runs, too; it has no outcome then, and a resume does it again.
+        `now`: end what runs, too; it has no outcome then, and a resume does it again. `by_others`: it is not the
+        program's own wish, and whoever iterates over it is told by a `JobStopped`.
         """
         if self._task is None or self._task.done():
             return  # another job may have its name by now
+        self._stopped_by_others = by_others and (self._stopped_by_others or not self.stopping)
         if self._serving:
             self._task.cancel()  # its models need not answer any more, and nothing is planned
         self._stopping.set()
@@ -190,6 +200,8 @@ class JobRun:
     def start(self, *, skip: bool) -> None:
         """Begin; `skip`: and end, with nothing done."""
         if skip:
+            if self._engine.stopped_by_others:
+                self._error = self._stopped()
             self._results.put_nowait(None)
         else:
             self._engine.sink.emit(JobStarted(phase=self.job.name, round=self.job.round))
@@ -208,10 +220,22 @@ class JobRun:
         del self._engine.jobs[self.job.name]
         if self._defined:
             self._engine.release(self.definition)
+        if self._stopped_by_others and not (self._source_ended and self._done == self._planned):
+            self._error = self._error or self._stopped()
         self._engine.sink.emit(JobEnded(phase=self.job.name, round=self._round))
         self._results.put_nowait(None)
         if self._error is not None and not self._iterated:
             _log.error("job %s ended: %s: %s", self.job.name, type(self._error).__name__, plain(str(self._error)))
+
+    def _stopped(self) -> JobStopped:
+        tasks = self.job.source if isinstance(self.job.source, Sequence) else ()
+        planned = max(self._planned, len(tasks) * self.job.group_size)
+        done = f"{self._done} of {planned} episodes" if planned else "nothing"
+        return JobStopped(
+            f"job {plain(self.job.name)!r} was stopped by somebody else (deskroll status --stop): {done} done. That is "
+            f"kept in {self._engine.store.storage.root}: open a Runtime on that store again and run the job on it, and "
+            "the rest is done"
+        )
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as work, contextlib.aclosing(self._batches()) as batches:
@@ -238,6 +262,7 @@ class JobRun:
         """What the source gives, until it ends or the job is stopped; a list is planned in any case."""
         if isinstance(self.job.source, Sequence):
             yield Batch(tasks=tuple(self.job.source), round=self.job.round, whole=True)
+            self._source_ended = True
             return
         source, stopping = aiter(self.job.source), asyncio.ensure_future(self._stopping.wait())
         try:
@@ -249,7 +274,10 @@ class JobRun:
                     if not following.done():
                         following.cancel()
                         await asyncio.wait((following,))
-                if following.cancelled() or (batch := following.result()) is None:
+                if following.cancelled():
+                    return
+                if (batch := following.result()) is None:
+                    self._source_ended = True
                     return
                 yield batch
         finally:

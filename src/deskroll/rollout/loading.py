@@ -61,6 +61,11 @@ def resume_run(
         if setting not in map(_field, overrides):
             raise InputError(f"{name}: {setting} was a secret and is not kept; give it again: --set {setting}=...")
     config = load(RunConfig, None, overrides, base=without_masked(info.config), name=name)
+    if not info.has_tasks:
+        raise InputError(
+            f"{root} is the store of a runtime, whose jobs bring their own tasks: go on with the program that ran it "
+            "(deskroll.Runtime.open on that store), or start a new run"
+        )
     if tasks is None and not config.tasks:
         raise InputError(
             f"{name}: the tasks of this run came from Python and not from a file: go on with it from there, "

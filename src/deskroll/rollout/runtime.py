@@ -37,6 +37,7 @@ from deskroll.rollout.leftovers import leaving_nothing
 from deskroll.rollout.limits import Limits
 from deskroll.rollout.main_thread import outlasting_main_thread
 from deskroll.rollout.models import Models
+from deskroll.rollout.opening import Opening
 from deskroll.rollout.orders import Activity, WorkerSetup
 from deskroll.rollout.plan import failed_before
 from deskroll.rollout.pool_watch import PoolWatch
@@ -88,8 +89,7 @@ class Runtime:
         """What is asked in each task, by its id: results.jsonl is written from them, all of it once more in the end."""
 
     @classmethod
-    @asynccontextmanager
-    async def open(
+    def open(
         cls,
         resources: Resources | None = None,
         *,
@@ -97,12 +97,24 @@ class Runtime:
         leases: Mapping[DesktopSpec, int] | None = None,
         sink: EventSink | None = None,
         models: Models | None = None,
-    ) -> AsyncIterator[Runtime]:
+    ) -> Opening[Runtime]:
         """Open it for the length of the block, with its results in `store`: a folder, which is made or resumed.
 
         `leases`: how many leases of desktops there will be in all, where that is known from the start.
         """
-        resources, questions = resources or Resources(), dict[str, str]()
+        return Opening(cls._open(resources or Resources(), store, leases, sink, models))
+
+    @classmethod
+    @asynccontextmanager
+    async def _open(
+        cls,
+        resources: Resources,
+        store: str | Path | RunStore,
+        leases: Mapping[DesktopSpec, int] | None,
+        sink: EventSink | None,
+        models: Models | None,
+    ) -> AsyncIterator[Runtime]:
+        questions = dict[str, str]()
         options = {"provider_options": resources.provider_options, "backend_options": resources.backend_options}
         traces = Traces(secrets_of(options))
         async with leaving_nothing(), AsyncExitStack() as stack:
@@ -132,7 +144,9 @@ class Runtime:
     @asynccontextmanager
     async def _answering(self) -> AsyncIterator[None]:
         """Answer on the control socket for the length of the block; whoever follows hears of the end."""
-        steering = Steering(status=self.status, change=self.change_limits, stop=self.stop, follow=self.hub.follow)
+        steering = Steering(
+            status=self.status, change=self.change_limits, stop=self._stop_for_others, follow=self.hub.follow
+        )
         async with serve_control(steering, self.store.info.run_id, self.resources.metrics) as socket:
             self.store.note(socket=socket)
             try:
@@ -168,6 +182,10 @@ class Runtime:
     def stop(self, now: bool = False) -> None:
         """Start nothing more, of any job, and give back what has not begun; `now`: end what runs, too."""
         self.engine.stop(now=now)
+
+    def _stop_for_others(self, now: bool) -> None:
+        """Somebody asked for it over the control socket: whoever iterates over a job is told."""
+        self.engine.stop(now=now, by_others=True)
 
     def change_limits(self, num_rollouts: int | None, max_concurrent_rollouts: int | None) -> None:
         """Have so many episodes and groups in flight from now on."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from deskroll.errors import JobStopped
 from deskroll.events import EventSink, RunStopping
 from deskroll.host.supervise import supervise
 from deskroll.rollout.config import RunConfig
@@ -96,7 +98,7 @@ class Session:
         return self.runtime.folder
 
     async def run(self) -> list[Episode]:
-        """Run what is planned and not done; all outcomes come back."""
+        """Run what is planned and not done; all outcomes come back, also where it was stopped before its end."""
         left = left_to_do(self.store.index, PHASE, 0, self._tasks, self.config.group_size)
         folder = str(tasks_folder(self.config.tasks))
         job = Job(PHASE, self._tasks, self.config, group_size=self.config.group_size, folder=folder)
@@ -108,7 +110,10 @@ class Session:
             run = self._job = self.runtime.run_prepared(job)
             died.add_done_callback(lambda died: run.fail(died.result()))
             self._check_budget(sum(left.values()))
-            episodes = await run.outcomes()
+            with contextlib.suppress(JobStopped):  # that it was stopped is told by what is missing
+                async for _ in run:
+                    pass
+            episodes = await run.outcomes_so_far()
         if self.used_up and not self.store.index.finished:
             self.store.end_as(CloseReason.STOPPED, self.used_up)
         return episodes

@@ -50,7 +50,7 @@ class EpisodeSpec(Settings):
     agent_options: dict[str, Any] = Field(default_factory=dict)
     """Options of the agent."""
     model: ModelSettings = Field(default_factory=ModelSettings)
-    """The model that the agent asks."""
+    """The model that the agent asks; a text is its name."""
     judge: ModelSettings | None = None
     """The model that judges answers (evaluation_metric llm_judgement); none: the one that the agent asks."""
     evaluate: bool = True

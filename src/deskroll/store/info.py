@@ -41,6 +41,11 @@ class RunInfo(Record, frozen=True):
     python: str = msgspec.field(default_factory=platform.python_version)
     machine: dict[str, Any] = msgspec.field(default_factory=this_machine)
 
+    @property
+    def has_tasks(self) -> bool:
+        """Whether it is a run over one list of tasks; a runtime, whose jobs bring theirs, has no setting for them."""
+        return "tasks" in self.config
+
 
 def config_digest(config: object) -> str:
     """The digest of settings: the same for the same values, in whatever order."""

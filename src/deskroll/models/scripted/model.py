@@ -48,5 +48,6 @@ class ScriptedModel(OpenAIModel):
 def _load(settings: ModelSettings, name: str) -> Script:
     path = Path(settings.name.removeprefix(SCRIPTED))
     if not path.is_file():
-        raise ConfigError(f"{name}.name is {settings.name!r}, and {str(path)!r} is not a file; write scripted:FILE")
+        problem = f"{str(path)!r} is not a file" if path.exists() else f"there is no such file ({path})"
+        raise ConfigError(f"{name}.name is {settings.name!r}, and {problem}; write scripted:FILE")
     return Script.load(path)
