@@ -17,7 +17,7 @@ _COMMANDS = {
     "events": ("deskroll.cli.events:events", "What happens in a run, one line an event; --follow goes on with it."),
     "export": ("deskroll.cli.export:export", "A run in other programs' layouts: OSWorld's, Parquet, videos."),
     "envs": ("deskroll.cli.envs:envs", "Which environments there are, and the tools of each."),
-    "models": ("deskroll.cli.models:models", "Ask a model one question; serve a scripted one, without any key."),
+    "models": ("deskroll.cli.models:models", "Ask a model one question; serve one with vLLM, or a scripted one."),
     "osworld": ("deskroll.cli.osworld:osworld", "OSWorld's own evaluators: install them, check them."),
     "plugins": ("deskroll.cli.plugins:plugins", "What can be chosen by name: built in and plug-ins, of every kind."),
     "pool": ("deskroll.cli.pool:pool", "Share desktops among programs: serve a pool, see it, steer it."),

@@ -1,4 +1,4 @@
-"""`deskroll models`: ask a model one question, serve a scripted one."""
+"""`deskroll models`: ask a model one question, serve a scripted one; a pool of vLLM servers (models_up.py)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from deskroll.cli import models_up
 from deskroll.cli.options import json_option, print_json
 from deskroll.cli.places import LocalPath
 from deskroll.errors import InputError, plain
@@ -29,7 +30,11 @@ _LONGEST_REASON = 120
 
 @click.group(epilog='\b\nExample:\n  deskroll models ask "Are you there?" --base-url http://127.0.0.1:8000/v1')
 def models() -> None:
-    """Ask a model one question; serve a scripted model, for which no key is needed."""
+    """Ask a model one question; serve one with vLLM, or a scripted one, for which no key is needed."""
+
+
+for _command in (models_up.up, models_up.ls, models_up.reload, models_up.add, models_up.remove, models_up.reap):
+    models.add_command(_command)
 
 
 @models.command(
@@ -101,6 +106,7 @@ async def _serve(server: ScriptedServer, as_json: bool) -> None:
 @models.command(
     epilog='\b\nExamples:\n  deskroll models ask "What is on this screen?" --image screen.png\n'
     '  deskroll models ask "6*7?" --base-url http://127.0.0.1:8000/v1 --model my-model\n'
+    '  deskroll models ask "6*7?" --pool unix:/run/deskroll/models.sock\n'
     '  deskroll models ask "6*7?" --set temperature=0 --prices prices.yaml'
 )
 @click.argument("text")
@@ -108,6 +114,7 @@ async def _serve(server: ScriptedServer, as_json: bool) -> None:
 @click.option(
     "--base-url", default="", metavar="URL", help="Where it is served. Default: $OPENAI_BASE_URL, else OpenAI."
 )
+@click.option("--pool", default="", metavar="ADDRESS", help="A pool of servers, as `models up` says where it is.")
 @click.option("--image", "images", multiple=True, type=LocalPath(), help="A PNG or JPEG to show it.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE",
@@ -120,6 +127,7 @@ def ask(
     text: str,
     model: str,
     base_url: str,
+    pool: str,
     images: tuple[Path, ...],
     overrides: tuple[str, ...],
     prices: Path | None,
@@ -133,21 +141,21 @@ def ask(
     from deskroll.models.settings import load_env  # noqa: PLC0415
 
     load_env(Path.cwd())
-    settings = _settings(model, base_url, overrides)
+    settings = _settings(model, base_url, pool, overrides)
     own = NO_PRICES if prices is None else load_prices(prices)
     shown = [(path.name, _read(path)) for path in images]
     completion, seconds = asyncio.run(_ask(settings, own, text, shown))
     _tell(completion, seconds, as_json)
 
 
-def _settings(model: str, base_url: str, overrides: tuple[str, ...]) -> ModelSettings:
+def _settings(model: str, base_url: str, pool: str, overrides: tuple[str, ...]) -> ModelSettings:
     from deskroll.config import load  # noqa: PLC0415
     from deskroll.models.settings import KEY_VARIABLE, ModelSettings  # noqa: PLC0415
 
     if any(override.partition("=")[0].strip() == "api_key" for override in overrides):
         raise InputError(f"--set api_key: other users see command lines; set ${KEY_VARIABLE} instead, or use .env")
     settings = load(ModelSettings, None, overrides)
-    given = {name: value for name, value in (("name", model), ("base_url", base_url)) if value}
+    given = {name: value for name, value in (("name", model), ("base_url", base_url), ("pool", pool)) if value}
     # Validated together: a copy would take anything.
     return ModelSettings.model_validate({**settings.model_dump(exclude_unset=True), **given})
 

@@ -30,6 +30,8 @@ _UNPAID = 402
 _FORBIDDEN = (401, 404)
 """Nobody who asks is answered; a 403 may be about this one request, whose text a gateway has flagged."""
 _CHECK_S = 30.0
+_ABORTED = "abort"
+"""How a vLLM ends what runs when it is paused with `mode=abort`: half an answer, and nobody's fault."""
 
 
 class Failed(Exception):
@@ -84,6 +86,8 @@ class Exchange:
         except Unusable as error:
             said = refusal(self.endpoint.without_key(body)).message
             raise Failed(f"{error}{f'; it says: {said}' if said else ''}") from None
+        if completion.finish_reason == _ABORTED:
+            raise Failed("the answer was cut off, for the server's weights change", Outcome.ABANDONED)
         if self._settings.exact and (why := inexact(completion)):
             raise Failed(f"the answer is not exact: {why}", error=InexactAnswer)
         self.endpoint.note_answer()

@@ -302,6 +302,10 @@ class Roster:
         """Tickets that are open at an endpoint; none where there is no such."""
         return self._endpoints[name].in_flight if name in self._endpoints else 0
 
+    def models_asked(self, name: str) -> set[str]:
+        """The names of models that open tickets at an endpoint are for."""
+        return {held.model for held in self._open.values() if held.endpoint.name == name}
+
     @property
     def waiting(self) -> int:
         """Requests without a ticket."""

@@ -112,10 +112,14 @@ class Router:
         self._roster.restart(name, running_time())
         self._act()
 
-    async def drain(self, name: str) -> None:
-        """Grant nothing more there, and wait until what is open has come to its end."""
+    def hold(self, name: str) -> None:
+        """Grant nothing more there until it is `ready`; what is open goes on."""
         self._roster.drain(name, running_time())
         self._act()
+
+    async def drain(self, name: str) -> None:
+        """The same, and wait until what is open has come to its end."""
+        self.hold(name)
         if self._roster.in_flight(name):
             back = asyncio.get_running_loop().create_future()
             self._drained.setdefault(name, []).append(back)
@@ -129,6 +133,10 @@ class Router:
     def view(self) -> tuple[EndpointView, ...]:
         """How each endpoint stands."""
         return self._roster.view()
+
+    def models_asked(self, name: str) -> set[str]:
+        """The names of models that open requests at an endpoint ask for."""
+        return self._roster.models_asked(name)
 
     @property
     def waiting(self) -> int:

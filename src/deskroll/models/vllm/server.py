@@ -55,6 +55,7 @@ class VLLMServer:
         self._number = number
         self._gpu = gpu
         self._place: Place | None = None
+        self._begun = False
         self._process: asyncio.subprocess.Process | None = None
         self._control: ServerControl | None = None
         self._watching: asyncio.Task[ServerDied] | None = None
@@ -77,6 +78,11 @@ class VLLMServer:
     def socket(self) -> Path:
         """Where it listens."""
         return self._placed.socket
+
+    @property
+    def url(self) -> str:
+        """The same, as clients write it."""
+        return f"unix:{self.socket}"
 
     @property
     def log(self) -> Path:
@@ -104,16 +110,21 @@ class VLLMServer:
             raise ModelError("the model server has not been started")
         return self._watching
 
+    def reserve(self) -> None:
+        """Write its note: from now on it is known where it will listen, and `stop` has to be called."""
+        if self._place is None:
+            note = self._notes.open(self.model)
+            self._place = Place(
+                id=note.id, socket=self._notes.socket(note.id), scratch=self._notes.folder(note.id) / "rpc",
+                number=self._number, gpu=self._gpu,
+            )  # fmt: skip
+
     async def start(self) -> Proof:
         """Start it, and wait until it is ready; returns its first answer. Raises `ServerDied`."""
-        if self._place is not None:
+        if self._begun:
             raise ModelError(f"model server {self.id} has been started before; make another one")
-        note = self._notes.open(self.model)
-        folder = self._notes.folder(note.id)
-        socket = self._notes.socket(note.id)
-        self._place = Place(
-            id=note.id, socket=socket, scratch=folder / "rpc", number=self._number, gpu=self._gpu
-        )  # fmt: skip
+        self._begun = True
+        self.reserve()
         begin = running_time()
         try:
             await self._launch()

@@ -99,6 +99,13 @@ def check_version(version: int, served: int) -> None:
         raise CheckpointRefused(Refusal.WENT_BACK, what)
 
 
+def check_kind(new: Checkpoint, kind: CheckpointKind) -> None:
+    """Refuse an adapter where whole weights are wanted, and the other way round."""
+    if new.kind is not kind:
+        what = f"{shown(new.path)} holds weights of kind {new.kind}, and {kind} is served (see enable_lora)"
+        raise CheckpointRefused(Refusal.OTHER_KIND, what, file=str(new.path))
+
+
 def check_same_tensors(new: Checkpoint, served: Checkpoint) -> None:
     """Refuse what is not the same model with other numbers."""
     for name in sorted(served.tensors.keys() - new.tensors.keys()):

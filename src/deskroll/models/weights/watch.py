@@ -14,6 +14,8 @@ from pathlib import Path
 from deskroll.errors import plain
 from deskroll.models.weights.checkpoint import (
     Checkpoint,
+    CheckpointKind,
+    check_kind,
     check_same_tensors,
     check_version,
     read_checkpoint,
@@ -26,7 +28,15 @@ from deskroll.models.weights.source import Source
 class WeightsWatch:
     """One source and what is served from it. `look` at will, or `wait`."""
 
-    def __init__(self, source: Source, served: Checkpoint, on_refused: Callable[[CheckpointRefused], None]) -> None:
+    def __init__(
+        self,
+        source: Source,
+        served: Checkpoint,
+        on_refused: Callable[[CheckpointRefused], None],
+        kind: CheckpointKind = CheckpointKind.FULL,
+    ) -> None:
+        """`kind`: what is looked for; a first adapter has nothing to be compared with."""
+        self._kind = kind
         self.served = served
         """What newer versions are compared with; `serve` moves it on."""
         self._source = source
@@ -45,6 +55,12 @@ class WeightsWatch:
         newest = max(checkpoint.version, self.served.version)
         self.served = checkpoint
         self._pass_over(self._before or Look(), newest)
+
+    def refuse(self, refused: Checkpoint) -> None:
+        """Weights that were handed out cannot be served; they are passed over until their files have changed."""
+        for folder in (self._before or Look()).folders:
+            if folder.name == refused.path.name:
+                self._refused[folder.name] = folder
 
     async def look(self) -> Checkpoint | None:
         """The newest version that can be served in place of what is; None: there is none yet."""
@@ -88,7 +104,9 @@ class WeightsWatch:
         check_version(version, self.served.version)
         path = self._source.fetch(folder, keep={self.served.path.name})
         found = read_checkpoint(path, version)
-        check_same_tensors(found, self.served)
+        check_kind(found, self._kind)
+        if self.served.kind is self._kind:
+            check_same_tensors(found, self.served)
         self._refused.pop(folder.name, None)
         return found
 

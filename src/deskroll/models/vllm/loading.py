@@ -1,0 +1,143 @@
+"""Loader: which weights one server of a pool has, and how it gets others: in place, or as an adapter beside them.
+
+Guarantees: a request is granted only under the version that answers it: with `drain` nothing is open when weights
+change, with `keep` and `abort` nothing new is granted until they have; an adapter has a name of its own, so nothing is
+paused for it, and what open requests ask for stays loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from deskroll.errors import DeskrollError, ModelError
+from deskroll.models.router.router import Router
+from deskroll.models.vllm.config import ModelPoolConfig
+from deskroll.models.weights.adapters import adapter_name, adapters_to_unload, load_adapter, unload_adapter
+from deskroll.models.weights.checkpoint import Checkpoint, CheckpointKind
+from deskroll.models.weights.digest import tensors_digest
+from deskroll.models.weights.proof import Control, Proof
+from deskroll.models.weights.refresh import RefreshFailed, RefreshMode, RefreshStep, refresh
+from deskroll.models.weights.refusal import CheckpointRefused
+
+
+class Has(Protocol):
+    """What has HTTP to a server."""
+
+    @property
+    def control(self) -> Control:
+        """It."""
+
+
+def version_text(checkpoint: Checkpoint) -> str:
+    """A version as tickets have it; empty: none."""
+    return str(checkpoint.version) if checkpoint.version >= 0 else ""
+
+
+class Loader:
+    """Of one server."""
+
+    def __init__(self, config: ModelPoolConfig, router: Router, checkpoint: Checkpoint) -> None:
+        """`checkpoint`: what it is to have when it has begun."""
+        self.holds = checkpoint
+        self._config = config
+        self._router = router
+        self._url = ""
+        self._server: Has | None = None
+        self._proof: Proof | None = None
+        self._adapters: dict[int, str] = {}
+
+    @property
+    def folder(self) -> Path:
+        """What the server is started on."""
+        return self.holds.path if self.holds.kind is CheckpointKind.FULL else Path(self._config.ckpt_path)
+
+    @property
+    def model(self) -> str:
+        """The name to ask for."""
+        return self._adapters.get(self.holds.version, self._config.served_name)
+
+    @property
+    def version(self) -> str:
+        """What answers."""
+        return version_text(self.holds)
+
+    async def begin(self, server: Has, url: str, proof: Proof) -> None:
+        """The server is started; it gets its adapter, where there is one."""
+        self._server, self._url, self._proof = server, url, proof
+        if self.holds.kind is CheckpointKind.ADAPTER:
+            await self._load(self.holds, None)
+
+    async def catch_up(self, checkpoint: Checkpoint) -> None:
+        """Get other weights before anything was granted."""
+        if checkpoint.kind is CheckpointKind.ADAPTER:
+            await self._load(checkpoint, None)
+        else:
+            await self._reload(checkpoint, RefreshMode.DRAIN)
+        self.holds = checkpoint
+
+    async def renew(self, checkpoint: Checkpoint, is_there: Callable[[], bool]) -> None:
+        """Get other weights while requests go on; `is_there`: whether the router still knows the server."""
+        if checkpoint.kind is CheckpointKind.ADAPTER:
+            await self._load(checkpoint, await self._unlike(checkpoint))
+            self.holds = checkpoint
+            if is_there():
+                self._router.serve(self._url, self.version, self.model)
+            await self._unload()
+            return
+        if not is_there():
+            return
+        if self._config.refresh is RefreshMode.DRAIN:
+            await self._router.drain(self._url)
+        else:
+            self._router.hold(self._url)
+        await self._reload(checkpoint, self._config.refresh)
+        self.holds = checkpoint
+        if is_there():
+            self._router.ready(self._url, model=self.model, version=self.version)
+
+    def must_restart(self, failed: DeskrollError) -> bool:
+        """Whether its server is of no use any more: all but one that did not take an adapter, and serves as before."""
+        return not (self._config.enable_lora and isinstance(failed, RefreshFailed) and not failed.touched)
+
+    async def _reload(self, checkpoint: Checkpoint, mode: RefreshMode) -> None:
+        try:
+            await refresh(self._control, checkpoint, mode, model=self._config.served_name)
+        except RefreshFailed as failed:
+            # Asked only now: it reads all of both.
+            if failed.step is not RefreshStep.PROVE or not await _are_same(self.holds, checkpoint):
+                raise
+
+    async def _load(self, checkpoint: Checkpoint, unlike: Proof | None) -> None:
+        name = self._config.served_name
+        if checkpoint.version in self._adapters:  # somebody goes back to one that is there still
+            return
+        self._proof = await load_adapter(self._control, checkpoint, name, unlike=unlike)
+        self._adapters[checkpoint.version] = adapter_name(name, checkpoint.version)
+
+    async def _unlike(self, checkpoint: Checkpoint) -> Proof | None:
+        if self.holds.kind is not CheckpointKind.ADAPTER:
+            return None
+        return None if await _are_same(self.holds, checkpoint) else self._proof
+
+    async def _unload(self) -> None:
+        asked = self._router.models_asked(self._url)
+        used = {version for version, name in self._adapters.items() if name in asked or name == self.model}
+        for version in adapters_to_unload(self._adapters, used):
+            await unload_adapter(self._control, self._adapters.pop(version))
+
+    @property
+    def _control(self) -> Control:
+        if self._server is None:
+            raise ModelError("the model server has not begun")
+        return self._server.control
+
+
+async def _are_same(one: Checkpoint, other: Checkpoint) -> bool:
+    try:
+        digests = [await asyncio.to_thread(tensors_digest, each) for each in (one, other)]
+    except CheckpointRefused:  # the older one is gone by now: nobody can say that they are
+        return False
+    return digests[0] == digests[1]

@@ -1,0 +1,192 @@
+"""Replica: one place in a pool: a server, and another one after it has died or could not be refreshed.
+
+Guarantees: the router asks its server only while that answers with the weights that the pool wants (`wanted`); a server
+that ends, or of which nobody knows what is in it, is stopped whole before the next one is started; after too many
+deaths it is given up, and says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from deskroll.clocks import running_time
+from deskroll.errors import DeskrollError
+from deskroll.models.router.router import Router, Server
+from deskroll.models.vllm.config import ModelPoolConfig
+from deskroll.models.vllm.loading import Loader
+from deskroll.models.vllm.server import ServerDied
+from deskroll.models.vllm.status import ReplicaStatus
+from deskroll.models.weights.checkpoint import Checkpoint
+from deskroll.models.weights.proof import Control, Proof
+
+
+class ModelServer(Protocol):
+    """One server, once; `VLLMServer` is one."""
+
+    @property
+    def url(self) -> str:
+        """Where it is asked: unix:PATH; known once it is reserved."""
+
+    @property
+    def log(self) -> Path:
+        """What it printed."""
+
+    @property
+    def control(self) -> Control:
+        """HTTP to it, while it is started."""
+
+    @property
+    def died(self) -> asyncio.Future[ServerDied]:
+        """Done once it has ended by itself."""
+
+    def reserve(self) -> None:
+        """Take its place."""
+
+    async def start(self) -> Proof:
+        """Return once it is warmed up; raises `ServerDied`."""
+
+    async def stop(self) -> None:
+        """End all of it, started or not."""
+
+
+Starter = Callable[[int, Path], ModelServer]
+"""Makes a server that is not started yet: its number in the pool, and the folder with its weights."""
+
+
+class ReplicaState(enum.StrEnum):
+    """How a replica stands."""
+
+    STARTING = "starting"
+    UP = "up"
+    GIVEN_UP = "given up"
+    REMOVED = "removed"
+
+
+class Replica:
+    """`run` it in a task; cancelled, it leaves nothing."""
+
+    def __init__(
+        self, number: int, config: ModelPoolConfig, router: Router, make: Starter, tell: Callable[[str], None]
+    ) -> None:
+        self.number = number
+        self.state = ReplicaState.STARTING
+        self.last_error = ""
+        self._config = config
+        self._router = router
+        self._make = make
+        self._tell = tell
+        self._server: ModelServer | None = None
+        self._loader: Loader | None = None
+        self._broken: asyncio.Future[DeskrollError] | None = None
+        """Done when its server must be replaced, with the reason; that is no death of its own."""
+        self._deaths: deque[float] = deque()
+        self._died = 0
+        self._changed = asyncio.Condition()
+
+    @property
+    def url(self) -> str:
+        """That of its server; empty where there is none."""
+        return "" if self._server is None else self._server.url
+
+    def status(self) -> ReplicaStatus:
+        """How it stands."""
+        return ReplicaStatus(
+            number=self.number, url=self.url, state=self.state, deaths=self._died, last_error=self.last_error,
+            log="" if self._server is None else str(self._server.log),
+        )  # fmt: skip
+
+    async def run(self, wanted: Callable[[], Checkpoint]) -> None:
+        """Have a server with the weights that are wanted, until it is given up."""
+        try:
+            await self._run(wanted)
+        except Exception as error:  # whoever waits for it is told, and whoever ends the pool gets it
+            self.last_error = f"{type(error).__name__}: {error}"
+            await self.become(ReplicaState.GIVEN_UP)
+            raise
+
+    async def _run(self, wanted: Callable[[], Checkpoint]) -> None:
+        while self.state is ReplicaState.STARTING:
+            end = await self._live(wanted)
+            self.last_error = str(end)
+            asked_to = self._broken is not None and self._broken.done()
+            over = not asked_to and self._is_too_much(running_time())
+            await self.become(ReplicaState.GIVEN_UP if over else ReplicaState.STARTING)
+            so = f"given up after {len(self._deaths)} deaths within {self._config.restarts.within:g} s"
+            self._tell(f"server {self.number}: {end}\n{so if over else 'it is started again'}")
+
+    async def renew(self, checkpoint: Checkpoint) -> bool:
+        """Bring weights into its server, where it is up (one that starts comes up with what is wanted by then).
+
+        Returns once it is up again, perhaps as another server; False: it refused them, or was given up.
+        """
+        server, loader, broken = self._server, self._loader, self._broken
+        if self.state is not ReplicaState.UP or server is None or loader is None or broken is None:
+            return True
+        try:
+            await loader.renew(checkpoint, lambda: self._server is server)
+        except DeskrollError as failed:
+            if not loader.must_restart(failed):
+                self._tell(f"server {self.number}: {failed}; the old weights go on")
+                return False
+            if not broken.done():
+                broken.set_result(failed)
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._server is not server)
+        # It may have died meanwhile, which says nothing of the weights.
+        return await self.settled() is not ReplicaState.GIVEN_UP
+
+    async def settled(self) -> ReplicaState:
+        """Wait until it is up, or will not be."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.state is not ReplicaState.STARTING)
+            return self.state
+
+    async def drain(self) -> None:
+        """Let its open requests come to their end; it is not asked any more."""
+        if self._server is not None:
+            await self._router.drain(self._server.url)
+
+    async def become(self, state: ReplicaState) -> None:
+        """Say how it stands, to whoever waits for that."""
+        async with self._changed:
+            self.state = state
+            self._changed.notify_all()
+
+    def _is_too_much(self, now: float) -> bool:
+        """Whether this death is one too many."""
+        self._died += 1
+        self._deaths.append(now)
+        while self._deaths[0] < now - self._config.restarts.within:
+            self._deaths.popleft()
+        return len(self._deaths) > self._config.restarts.most
+
+    async def _live(self, wanted: Callable[[], Checkpoint]) -> DeskrollError:
+        """One server, from its start to its end; why it ended."""
+        checkpoint = wanted()
+        loader = Loader(self._config, self._router, checkpoint)
+        server = self._make(self.number, loader.folder)
+        server.reserve()
+        url = server.url
+        try:
+            self._router.add(Server(url=url, model=self._config.served_name), starting=True)
+            self._server, self._loader = server, loader
+            self._broken = asyncio.get_running_loop().create_future()
+            await loader.begin(server, url, await server.start())
+            while loader.holds is not (newest := wanted()):  # they came while it started
+                await loader.catch_up(newest)
+            self._router.ready(url, model=loader.model, version=loader.version)
+            await self.become(ReplicaState.UP)
+            ends: tuple[asyncio.Future[Any], ...] = (server.died, self._broken)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            return self._broken.result() if self._broken.done() else server.died.result()
+        except DeskrollError as error:
+            return error
+        finally:
+            self.state, self._server, self._loader = ReplicaState.STARTING, None, None
+            self._router.remove(url)
+            await server.stop()

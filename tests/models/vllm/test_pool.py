@@ -1,0 +1,314 @@
+"""A pool of model servers: refreshed, killed, restarted, added and removed, while requests go on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from deskroll.errors import InputError, ModelError
+from deskroll.models.base import ModelCall
+from deskroll.models.messages import Message
+from deskroll.models.router.roster import EndpointState
+from deskroll.models.scripted import Reloading, Trouble, Weights
+from deskroll.models.vllm.gpus import Gpu, read_gpus
+from deskroll.models.vllm.pool import ModelServicePool
+from deskroll.models.weights.refusal import CheckpointRefused
+from deskroll.types import Completion, Sampling
+from tests.models.vllm.scripted_pool import ScriptedServers, scripted_pool
+from tests.models.weights.files import TENSORS, one_file, safetensors
+from tests.waiting import eventually
+
+CALL = ModelCall(sampling=Sampling(logprobs=True, token_ids=True))
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return one_file(tmp_path / "w" / "step_0", fill=0.5, marker="READY")
+
+
+@pytest.fixture
+def servers(short_path: Path) -> ScriptedServers:
+    return ScriptedServers(short_path)
+
+
+@pytest.fixture
+def short_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("s")
+
+
+def version(base: Path, number: int) -> Path:
+    return one_file(base.parent / f"step_{number}", fill=0.5 + number / 100, marker="READY")
+
+
+async def ask(pool: ModelServicePool, words: str = "how is it?") -> Completion:
+    return await pool.generate([Message.user(words).sent], call=CALL)
+
+
+def fits(base: Path, answer: Completion) -> bool:
+    weights = Weights.read(base.parent / f"step_{answer.version}")
+    return weights.fits(answer.token_ids or (), answer.logprobs or ())
+
+
+class Askers:
+    """So many who ask again and again, until they are told to stop; each stops after an answer."""
+
+    def __init__(self, pool: ModelServicePool, count: int) -> None:
+        self.answers: list[Completion] = []
+        self._pool = pool
+        self._stop = asyncio.Event()
+        self._tasks = [asyncio.create_task(self._go_on(number)) for number in range(count)]
+
+    async def _go_on(self, number: int) -> None:
+        while not self._stop.is_set():
+            self.answers.append(await ask(self._pool, f"asker {number}, answer {len(self.answers)}"))
+
+    async def more(self, count: int) -> None:
+        """Wait for so many more answers."""
+        wanted = len(self.answers) + count
+
+        async def are_there() -> bool:
+            return len(self.answers) >= wanted or any(task.done() for task in self._tasks)
+
+        await eventually(are_there, f"{count} more answers")
+
+    async def stop(self) -> None:
+        """Raises what any of them was told."""
+        self._stop.set()
+        await asyncio.gather(*self._tasks)
+
+
+@pytest.mark.parametrize("rolling", [1, 0])
+async def test_ten_refreshes_under_32_requests_lose_none_and_each_answer_is_of_its_version(
+    base: Path, short_path: Path, rolling: int
+) -> None:
+    servers = ScriptedServers(short_path, latency=0.02)
+    told: list[str] = []
+    weights = {"source": str(base.parent), "poll": 3600}
+    async with scripted_pool(servers, base, told, replicas=2, weights=weights, rolling=rolling) as pool:
+        await pool.ready()
+        askers = Askers(pool, 32)
+        for number in range(1, 11):
+            await askers.more(10)
+            version(base, number)
+            moved = await pool.load_latest_model()
+            assert (moved.changed, moved.checkpoint.version) == (True, str(number))
+            assert [view.version for view in pool.endpoints()] == [str(number)] * 2
+        await askers.more(10)
+        await askers.stop()
+        assert not (await pool.load_latest_model()).changed, "nothing newer"
+    assert {answer.version for answer in askers.answers} >= {str(number) for number in range(1, 11)}
+    assert all(fits(base, answer) for answer in askers.answers)
+    assert told == []
+    assert len(servers.started) == 2, "no server was started again"
+    assert servers.open == []
+
+
+async def test_newer_weights_come_by_themselves_one_server_at_a_time(base: Path, servers: ScriptedServers) -> None:
+    states: list[set[EndpointState]] = []
+    async with scripted_pool(servers, base, [], replicas=2, weights={"source": str(base.parent), "poll": 0.05}) as pool:
+        await pool.ready()
+        for server in servers.started:
+            server.scripted.trouble = Trouble(reload_s=0.2)
+        version(base, 3)
+
+        async def all_new() -> bool:
+            views = pool.endpoints()
+            states.append({view.state for view in views})
+            return all(view.version == "3" and view.state is EndpointState.UP for view in views)
+
+        await eventually(all_new, "both have version 3")
+    assert {EndpointState.UP, EndpointState.DRAINING} in states
+    assert all(EndpointState.UP in each for each in states), "one can be asked at any time"
+
+
+async def test_a_killed_server_is_started_again_on_what_is_served(base: Path, servers: ScriptedServers) -> None:
+    told: list[str] = []
+    async with scripted_pool(
+        servers, base, told, replicas=2, weights={"source": str(base.parent), "poll": 3600}
+    ) as pool:
+        await pool.ready()
+        version(base, 1)
+        await pool.load_latest_model()
+        askers = Askers(pool, 8)
+        await askers.more(8)
+        await servers.started[0].kill()
+
+        async def is_back() -> bool:
+            return [view.state for view in pool.endpoints()] == [EndpointState.UP] * 2 and len(servers.started) == 3
+
+        await eventually(is_back, "it is back")
+        await askers.more(40)
+        await askers.stop()
+        assert servers.started[2].folder == base.parent / "step_1"
+        assert {view.version for view in pool.endpoints()} == {"1"}
+        assert all(fits(base, answer) for answer in askers.answers)
+        assert "signal 9" in told[0]
+        assert sum(each.deaths for each in (await pool.status()).replicas) == 1
+
+
+async def test_a_server_that_is_killed_while_it_loads_comes_back_with_the_new_weights(
+    base: Path, servers: ScriptedServers
+) -> None:
+    async with scripted_pool(servers, base, [], replicas=2, weights={"source": str(base.parent), "poll": 3600}) as pool:
+        await pool.ready()
+        first = servers.started[0]
+        first.scripted.trouble = Trouble(reload_s=3600)
+        version(base, 1)
+        moving = asyncio.create_task(pool.load_latest_model())
+
+        async def loads() -> bool:
+            return "/collective_rpc" in first.scripted.commands
+
+        await eventually(loads, "it loads")
+        await first.kill()
+        assert (await moving).changed
+        assert [(view.state, view.version) for view in pool.endpoints()] == [(EndpointState.UP, "1")] * 2
+        assert fits(base, await ask(pool))
+
+
+async def test_a_server_that_dies_too_often_is_given_up_and_says_why(base: Path, short_path: Path) -> None:
+    servers, told = ScriptedServers(short_path, fail_starts=3), []
+    async with scripted_pool(servers, base, told, restarts={"most": 2, "within": 600}) as pool:
+        with pytest.raises(ModelError, match="no server of the pool is up:\nout of memory"):
+            await pool.ready()
+        (replica,) = (await pool.status()).replicas
+        assert (replica.state, replica.deaths, replica.last_error) == ("given up", 3, "out of memory")
+        assert pool.endpoints() == ()
+        assert "given up after 3 deaths" in told[-1]
+
+
+@pytest.mark.parametrize("trouble", [Reloading.NOTHING, Reloading.FAILS])
+async def test_a_reload_that_does_nothing_or_fails_means_a_restart_on_the_new_folder(
+    base: Path, servers: ScriptedServers, trouble: Reloading
+) -> None:
+    told: list[str] = []
+    async with scripted_pool(
+        servers, base, told, replicas=2, weights={"source": str(base.parent), "poll": 3600}
+    ) as pool:
+        await pool.ready()
+        servers.started[0].scripted.trouble = Trouble(reload=trouble)
+        version(base, 1)
+        assert (await pool.load_latest_model()).changed
+        assert [view.version for view in pool.endpoints()] == ["1", "1"]
+        assert len(servers.started) == 3
+        answers = [await ask(pool) for _ in range(4)]
+        assert all(answer.version == "1" and fits(base, answer) for answer in answers)
+    assert len(told) == 1
+    assert "it is started again" in told[0]
+
+
+async def test_refused_weights_are_told_once_and_the_old_ones_go_on(base: Path, servers: ScriptedServers) -> None:
+    told: list[str] = []
+    async with scripted_pool(
+        servers, base, told, replicas=2, weights={"source": str(base.parent), "poll": 3600}
+    ) as pool:
+        await pool.ready()
+        bad = base.parent / "step_5"
+        one_file(bad, marker="READY")
+        (bad / "model.safetensors").write_bytes(safetensors({**TENSORS, "norm": (9,)}))
+        for _ in range(3):
+            assert not (await pool.load_latest_model()).changed
+        assert len(told) == 1
+        assert "tensor norm" in told[0]
+        assert "tensor norm" in pool.checkpoint_info().refused
+        with pytest.raises(CheckpointRefused, match="tensor norm"):
+            await pool.reload(bad)
+        answer = await ask(pool)
+        assert (answer.version, fits(base, answer)) == ("0", True)
+        assert not any("/pause" in command for each in servers.started for command in each.scripted.commands)
+
+
+async def test_a_reload_may_go_back_and_says_so(base: Path, servers: ScriptedServers) -> None:
+    told: list[str] = []
+    newer = version(base, 7)
+    async with scripted_pool(servers, newer, told) as pool:
+        await pool.ready()
+        moved = await pool.reload(base)
+        assert (moved.went_back, moved.checkpoint.version) == (True, "0")
+        answer = await ask(pool)
+        assert (answer.version, fits(base, answer)) == ("0", True)
+    assert told == ["went back from version 7 to 0"]
+
+
+async def test_the_newest_weights_are_there_from_the_start(base: Path, servers: ScriptedServers) -> None:
+    version(base, 4)
+    async with scripted_pool(servers, base, [], weights={"source": str(base.parent), "poll": 3600}) as pool:
+        await pool.ready()
+        assert servers.started[0].folder.name == "step_4"
+        assert (await ask(pool)).version == "4"
+
+
+@pytest.mark.parametrize("mode", ["keep", "abort"])
+async def test_open_requests_are_answered_whatever_becomes_of_them(base: Path, short_path: Path, mode: str) -> None:
+    servers = ScriptedServers(short_path, latency=0.2)
+    weights = {"source": str(base.parent), "poll": 3600}
+    async with scripted_pool(servers, base, [], replicas=2, weights=weights, refresh=mode) as pool:
+        await pool.ready()
+        askers = Askers(pool, 8)
+        await askers.more(8)
+        version(base, 1)
+        await pool.load_latest_model()
+        await askers.more(16)
+        await askers.stop()
+    assert {answer.finish_reason for answer in askers.answers} == {"stop"}
+    assert {answer.version for answer in askers.answers} == {"0", "1"}
+    assert mode == "keep" or all(fits(base, answer) for answer in askers.answers)
+
+
+async def test_servers_come_and_go(base: Path, servers: ScriptedServers) -> None:
+    async with scripted_pool(servers, base, [], replicas=2) as pool:
+        await pool.ready()
+        first, second = (view.name for view in pool.endpoints())
+        await pool.remove_service(first)
+        assert [view.name for view in pool.endpoints()] == [second]
+        assert [each.url for each in servers.open] == [second]
+        with pytest.raises(InputError, match="last server"):
+            await pool.remove_service(second)
+        with pytest.raises(InputError, match="there is no endpoint"):
+            await pool.remove_service("unix:/nowhere")
+        pool.add_service("http://127.0.0.1:9/v1", "guest")
+        assert [view.model for view in pool.endpoints()] == ["policy", "guest"]
+        with pytest.raises(InputError, match="there already"):
+            pool.add_service("http://127.0.0.1:9/v1")
+        await pool.remove_service("http://127.0.0.1:9/v1")
+        assert len(pool.endpoints()) == 1
+        assert [each.state for each in (await pool.status()).replicas] == ["removed", "up"]
+
+
+async def test_adapters_are_asked_for_by_name_and_old_ones_are_unloaded(base: Path, servers: ScriptedServers) -> None:
+    source = base.parent / "adapters"
+
+    def adapter(number: int) -> Weights:
+        folder = source / str(number)
+        folder.mkdir(parents=True)
+        (folder / "adapter_model.safetensors").write_bytes(safetensors({"a": (4,)}, fill=number))
+        (folder / "READY").touch()
+        return Weights.read(base).mixed(Weights.read(folder))
+
+    source.mkdir()
+    weights = {"source": str(source), "poll": 3600}
+    async with scripted_pool(servers, base, [], replicas=2, weights=weights, enable_lora=True) as pool:
+        await pool.ready()
+        assert (await ask(pool)).version == ""
+        for number in range(1, 5):
+            mixed = adapter(number)
+            assert (await pool.load_latest_model()).changed
+            answer = await ask(pool)
+            assert answer.version == str(number)
+            assert mixed.fits(answer.token_ids or (), answer.logprobs or ())
+        commands = servers.started[0].scripted.commands
+        assert commands.count("/v1/load_lora_adapter") == 4
+        assert commands.count("/v1/unload_lora_adapter") == 2
+        assert "/pause" not in "".join(commands)
+        await servers.started[0].kill()
+
+        async def is_back() -> bool:
+            return [view.model for view in pool.endpoints() if view.state is EndpointState.UP] == ["policy@4"] * 2
+
+        await eventually(is_back, "it is back with its adapter")
+
+
+def test_gpus_are_read() -> None:
+    assert read_gpus("0, 512, 81559\nNVIDIA-SMI has failed, x\n") == (Gpu(index="0", used_mb=512, total_mb=81559),)
