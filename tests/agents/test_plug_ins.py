@@ -85,7 +85,7 @@ def test_an_agent_of_another_protocol_says_which_variables_it_wants(
     command = ["run", str(tasks), "--env", "osworld", "--agent", "claude", "--provider", "sim"]
     nobody = deskroll(*command, "--base-url", "http://127.0.0.1:9/v1", cwd=tmp_path, env=env)
     assert nobody.code == 2
-    assert "set ANTHROPIC_BASE_URL (or model.base_url) and ANTHROPIC_API_KEY" in nobody.err
+    assert "set ANTHROPIC_BASE_URL (or model.base_url, --base-url) and ANTHROPIC_API_KEY" in nobody.err
     scripted = deskroll(*command, "--model", "scripted:s.yaml", cwd=tmp_path, env=env)
     assert scripted.code == 2
     assert "'scripted:" in scripted.err
