@@ -31,7 +31,7 @@ _STAGES = {
     Stage.MODEL: "agent decides",
 }
 _WAITING = {"permit": "wait for a permit", "desktop": "wait for a desktop", "model": "decide"}
-"""Phases whose names alone would mislead."""
+"""Stages whose names alone would mislead."""
 _UNHEARD = "not heard of yet"
 """Attempts that were ordered, and whose workers have not told of them yet."""
 _LINE_S = 10.0
@@ -163,7 +163,7 @@ def progress(status: RunStatus) -> Group:
 def status_view(status: RunStatus, height: int = 40) -> Group:
     """All of a live run, for another terminal: the progress, and what each episode does, longest first."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("EPISODE", "PHASE", "SINCE", "TURN", "DESKTOP"):
+    for name in ("EPISODE", "STAGE", "SINCE", "TURN", "DESKTOP"):
         table.add_column(name, no_wrap=True, justify="right" if name in ("SINCE", "TURN") else "left")
     room = max(3, height - 22)
     for each in status.activities[:room]:
