@@ -24,10 +24,12 @@ _CONNECT_S = 10.0
 class Held:
     """A ticket in use: `outcome` is what its endpoint is told of the request."""
 
-    def __init__(self, ticket: Ticket, url: str, key: str) -> None:
+    def __init__(self, ticket: Ticket, known: wire.Known) -> None:
         self.ticket = ticket
-        self.url = url
-        self.key = key
+        self.url = known.url
+        self.key = known.key
+        self.keeps = known.keeps
+        self.takes_sessions = known.takes_sessions
         self.outcome = Outcome.ABANDONED
         self.error = ""
         self.version_end = ""
@@ -79,19 +81,23 @@ class RouterClient:
             yield held
         finally:
             self.give_back(held, tell=tell)
-        if tell and self._frames is not None:
-            after = await self._wait_returned(held.ticket.id)
-            held.version_end = "" if after == held.ticket.version else after
+        if tell:
+            await self.hear_version(held)
 
     async def ask(self, session: str = "") -> Held:
         """Wait for a ticket; whoever has it gives it back."""
         ticket = await self._ask(session)
-        known = self._known[ticket.endpoint]
-        return Held(ticket, known.url, known.key)
+        return Held(ticket, self._known[ticket.endpoint])
 
     def give_back(self, held: Held, *, tell: bool = False) -> None:
         """A request is over."""
         self._send(wire.GiveBack(ticket=held.ticket.id, outcome=held.outcome, error=held.error, tell=tell))
+
+    async def hear_version(self, held: Held) -> None:
+        """What is served after a request, of which `give_back` has asked to be told."""
+        if self._frames is not None:
+            after = await self._wait_returned(held.ticket.id)
+            held.version_end = "" if after == held.ticket.version else after
 
     def end_session(self, session: str) -> None:
         """An attempt is over: where it was answered does not matter any more."""

@@ -101,7 +101,10 @@ class _Connection:
             self._send(wire.Denied(request=request, message=str(answer)))
             return
         server = self._router.server(answer.endpoint)
-        known = wire.Known(endpoint=answer.endpoint, url=server.url, key=server.key)
+        known = wire.Known(
+            endpoint=answer.endpoint, url=server.url, key=server.key, keeps=server.keeps,
+            takes_sessions=server.takes_sessions,
+        )  # fmt: skip
         if self._known.get(answer.endpoint) != known:
             self._known[answer.endpoint] = known
             self._send(known)

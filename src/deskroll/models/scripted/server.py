@@ -69,6 +69,8 @@ class ScriptedServer:
         """The bodies of all requests for a completion, as they came; only with `keep_requests`."""
         self.commands: list[str] = []
         """Path and query of every POST to vLLM's own endpoints, in the order in which they came."""
+        self.sessions: list[str] = []
+        """Of each of those, who asked (the header X-Session-ID), if that was said; only with `keep_requests`."""
         self._token = token
         self._keep = keep_requests
         self._fingerprint = "scripted-" + hashlib.sha256(script.model_dump_json().encode()).hexdigest()[:10]
@@ -211,6 +213,7 @@ class ScriptedServer:
             raise Refused(f"The body is larger than {MAX_BODY} bytes", status=413) from None
         if self._keep:
             self.requests.append(body)
+            self.sessions.append(request.headers.get("X-Session-ID", ""))
         return read_request(body)
 
     def _draw(self, asked: ChatRequest, turn: Turn) -> tuple[FaultKind | None, float]:

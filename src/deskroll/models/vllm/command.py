@@ -22,6 +22,8 @@ MARK = "DESKROLL_MODEL_SERVER"
 _BUILT = Path(__file__).parents[4] / ".venv-vllm" / "bin" / "vllm"
 """Where `make vllm` puts it, in a checkout."""
 _PORTS = 100
+_KEEP_ALIVE_S = "60"
+"""Longer than a client keeps a connection (`endpoint.py`): one that both give up at once loses a request."""
 _DEFAULTS = {"logprobs-mode": "processed_logprobs"}
 """Log-probabilities of what was sampled from: after temperature and top-p, not before."""
 
@@ -94,7 +96,7 @@ def _environment(config: ModelPoolConfig, place: Place, env: Mapping[str, str]) 
     found = {name: value for name, value in env.items() if name != "VLLM_API_KEY"}  # nobody would send it
     if len(f"{place.scratch}/{uuid.uuid4()}") <= LONGEST_SOCKET_PATH:  # else where vLLM itself would have them
         found["VLLM_RPC_BASE_PATH"] = str(place.scratch)
-    found |= {"VLLM_NO_USAGE_STATS": "1", **config.env}
+    found |= {"VLLM_NO_USAGE_STATS": "1", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": _KEEP_ALIVE_S, **config.env}
     if place.gpu is not None:
         found["CUDA_VISIBLE_DEVICES"] = place.gpu
     if config.base_port:
