@@ -11,6 +11,7 @@ from deskroll.errors import ConfigError, MissingDependency
 from deskroll.field_docs import table
 from deskroll.models.vllm.command import MARK, Place, find_vllm, server_command
 from deskroll.models.vllm.config import ModelPoolConfig
+from deskroll.models.vllm.folder import complete_folder
 
 PLACE = Place(id="cafe", socket=Path("/run/x/http"), scratch=Path("/run/x/rpc"), number=2)
 
@@ -56,7 +57,7 @@ def test_the_environment(program: Path) -> None:
     assert made.env == {
         "PATH": str(program.parent), "HOME": "/root", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_RPC_BASE_PATH": "/run/x/rpc", "VLLM_PORT": "7200", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
-        "VLLM_SERVER_DEV_MODE": "1", "SPT_NOENV": "1", MARK: "cafe",
+        "VLLM_SERVER_DEV_MODE": "1", "SPT_NOENV": "1", MARK: "cafe", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60",
     }  # fmt: skip
 
 
@@ -115,15 +116,29 @@ def test_every_setting_has_a_default_and_is_explained(tmp_path: Path) -> None:
     assert "~" not in read.ckpt_path
 
 
-def test_newer_weights_borrow_what_was_not_written_beside_them(program: Path, tmp_path: Path) -> None:
-    env, folder = {"PATH": str(program.parent)}, tmp_path / "step_12"
-    folder.mkdir()
-    (folder / "config.json").touch()
-    made = server_command(config(), PLACE, env, folder)
-    assert made.words[2] == str(folder)
-    assert [word for word in made.words if "/models/tiny" in word] == ["--tokenizer=/models/tiny"]
-    (folder / "config.json").unlink()
-    made = server_command(config(vllm_params={"tokenizer": "/other"}), PLACE, env, folder)
-    assert [word for word in made.words if "tiny" in word or "other" in word] == [
-        "--hf-config-path=/models/tiny", "--tokenizer=/other",
-    ]  # fmt: skip
+def test_newer_weights_borrow_what_was_not_written_beside_them(tmp_path: Path) -> None:
+    model, weights, place = tmp_path / "model", tmp_path / "step_12", tmp_path / "place"
+    for folder, names in (
+        (model, ("config.json", "tokenizer.json", "preprocessor_config.json", "model.safetensors", "READY")),
+        (weights, ("model.safetensors", "config.json", "READY")),
+    ):
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_text(str(folder))
+    assert complete_folder(model, model, place) == model
+    assert complete_folder(weights, model, place) == place
+    assert {file.name: file.read_text() for file in place.iterdir()} == {
+        "model.safetensors": str(weights), "config.json": str(weights), "READY": str(weights),
+        "tokenizer.json": str(model), "preprocessor_config.json": str(model),
+    }  # fmt: skip
+    (weights / "tokenizer.json").touch()
+    (weights / "preprocessor_config.json").touch()
+    assert complete_folder(weights, model, place) == weights
+
+
+def test_flags_of_adapters(program: Path) -> None:
+    env = {"PATH": str(program.parent)}
+    words = server_command(config(enable_lora=True), PLACE, env).words
+    assert {"--enable-lora", "--max-loras=2", "--max-cpu-loras=4"} <= set(words)
+    words = server_command(config(enable_lora=True, vllm_params={"max_loras": 8}), PLACE, env).words
+    assert [word for word in words if "loras" in word] == ["--max-loras=8"], "the other one may not be below it"

@@ -215,7 +215,7 @@ async def test_weights_with_which_no_server_starts_are_taken_back_and_the_last_g
         servers.unfit.add("step_2")
         version(base, 2)
         askers = Askers(pool, 4)
-        with pytest.raises(CheckpointRefused, match="version 2 in .*step_2: no server takes it: out of memory"):
+        with pytest.raises(CheckpointRefused, match=r"version 2 in .*step_2: no server takes it: out of memory"):
             await pool.load_latest_model()
         await pool.ready()
         await askers.more(20)

@@ -110,9 +110,7 @@ class Loader:
                 self._router.serve(self._url, version_text(checkpoint))
 
         try:
-            await refresh(
-                self._control, checkpoint, mode, model=self._config.served_name, pausing=hold, changed=tell
-            )
+            await refresh(self._control, checkpoint, mode, model=self._config.served_name, pausing=hold, changed=tell)
         except RefreshFailed as failed:
             # Asked only now: it reads all of both.
             if failed.step is not RefreshStep.PROVE or not await _are_same(self.holds, checkpoint):

@@ -175,7 +175,7 @@ class ModelServicePool:
     # --- the machinery ---
 
     async def _move(self, new: Checkpoint) -> Reloaded:
-        """Bring weights to all servers, some at a time; raises `CheckpointRefused`, by then told, where none takes them."""
+        """Bring weights to all servers, some at a time; where none takes them: `CheckpointRefused`, told by then."""
         before = self._supply.served
         self._supply.serve(new)
         at_a_time = self.config.rolling or len(self._replicas)

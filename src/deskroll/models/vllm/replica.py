@@ -1,8 +1,9 @@
 """Replica: one place in a pool: a server, and another one after it has died or could not be refreshed.
 
-Guarantees: the router asks its server only while that answers with the weights that the pool wants (`supply.served`); a
-server that ends, or of which nobody knows what is in it, is stopped whole before the next one is started; after too many
-deaths it is given up, and says why. A start that may have failed for the weights' sake is no death.
+Guarantees: the router asks its server only while that answers with the weights that the pool wants
+(`supply.served`); a server that ends, or of which nobody knows what is in it, is stopped whole before the next one is
+started; after too many deaths it is given up, and says why. A start that may have failed for the weights' sake is no
+death.
 """
 
 from __future__ import annotations
