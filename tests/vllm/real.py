@@ -22,6 +22,7 @@ from deskroll.types import Completion, Sampling
 HERE = Path(__file__).parent
 PYTHON = HERE.parents[1] / ".venv-vllm" / "bin" / "python"
 PARAMS = {"max_model_len": 2048, "max_num_seqs": 64, "dtype": "float32", "enforce_eager": True}
+ENV = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
 CLOSE = 0.01
 FAR = 0.1
 TELLING = 5
@@ -56,7 +57,7 @@ def real_config(folder: Path, **fields: Any) -> ModelPoolConfig:
     """A pool of one server on CPUs."""
     given = {
         "ckpt_path": str(folder), "gpus": "none", "vllm_command": [str(PYTHON.with_name("vllm"))],
-        "vllm_params": PARAMS, "env": {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"},
+        "vllm_params": PARAMS, "env": ENV,
         "start_timeout": START_S, **fields,
     }  # fmt: skip
     return ModelPoolConfig.model_validate(given)

@@ -52,7 +52,7 @@ def text(folder: Path, seed: int) -> None:
     config = Qwen2Config(**BLOCK, head_dim=32, tie_word_embeddings=False, **ends(fast))
     torch.manual_seed(seed)
     model = Qwen2ForCausalLM(config)
-    speak_plainly(model, model.model.embed_tokens, fast, SPECIAL)
+    speak_plainly(model, model.model, fast, SPECIAL)
     model.to(torch.float32).save_pretrained(folder)
     fast.save_pretrained(folder)
 
@@ -68,7 +68,7 @@ def vision(folder: Path, seed: int) -> None:
     )  # fmt: skip
     torch.manual_seed(seed)
     model = Qwen2VLForConditionalGeneration(config)
-    speak_plainly(model, model.model.language_model.embed_tokens, fast, SPECIAL[1:])
+    speak_plainly(model, model.model.language_model, fast, SPECIAL[1:])
     model.to(torch.float32).save_pretrained(folder)
     pictures = Qwen2VLImageProcessor(size={"shortest_edge": SMALLEST, "longest_edge": LARGEST})
     video = Qwen2VLVideoProcessor(size={"shortest_edge": SMALLEST, "longest_edge": LARGEST})
@@ -92,12 +92,14 @@ def ends(fast: PreTrainedTokenizerFast) -> dict[str, int | None]:
 
 @torch.no_grad()
 def speak_plainly(
-    model: PreTrainedModel, embedding: torch.nn.Embedding, fast: PreTrainedTokenizerFast, never: list[str]
+    model: PreTrainedModel, language: PreTrainedModel, fast: PreTrainedTokenizerFast, never: list[str]
 ) -> None:
     """One channel is the same for all tokens, and by it what must not be sampled has a logit that is far below."""
-    embedding.weight[:, 0] = 3.0
+    language.embed_tokens.weight[:, 0] = 3.0
+    for layer in language.layers:
+        layer.self_attn.o_proj.weight[0] = layer.mlp.down_proj.weight[0] = 0.0
     model.lm_head.weight[:, 0] = 0.0
-    model.lm_head.weight[[*fast.convert_tokens_to_ids(never), *range(len(fast), VOCABULARY)], 0] = -10.0
+    model.lm_head.weight[[*fast.convert_tokens_to_ids(never), *range(len(fast), VOCABULARY)], 0] = -60.0
 
 
 def vision_adapter(folder: Path, seed: int) -> None:

@@ -58,6 +58,7 @@ def test_the_environment(program: Path) -> None:
         "PATH": str(program.parent), "HOME": "/root", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_RPC_BASE_PATH": "/run/x/rpc", "VLLM_PORT": "7200", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
         "VLLM_SERVER_DEV_MODE": "1", "SPT_NOENV": "1", MARK: "cafe", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     }  # fmt: skip
 
 
