@@ -39,6 +39,11 @@ class VllmCases:
         assert max(answer.logprobs) <= 0
         assert answer.logprobs == pytest.approx((await vllm.ask("how are you?")).logprobs, abs=NEAR)
 
+    async def test_the_limit_on_tokens_cuts_an_answer(self, vllm: Vllm) -> None:
+        answer = await vllm.ask("how are you?", max_tokens=3)
+        assert (answer.choice["finish_reason"], len(answer.ids), len(answer.logprobs)) == ("length", 3, 3)
+        assert answer.json["usage"]["completion_tokens"] == 3
+
     async def test_a_model_that_is_not_served(self, vllm: Vllm) -> None:
         assert (await vllm.ask("hello", model="nobody")).status == 404
 
@@ -70,6 +75,41 @@ class VllmCases:
         assert (await slow).choice["finish_reason"] in ("stop", "length")
         assert (await held).status == 200
         assert (await vllm.post("/reset_prefix_cache")).json == {"success": True}
+
+    async def test_keep_sends_what_runs_back_to_the_queue_for_its_caches(self, vllm: Vllm) -> None:
+        slow = asyncio.create_task(vllm.ask(SLOW))
+        await vllm.until("running", 1)
+        assert (await vllm.post("/pause?mode=keep")).json == {"status": "paused"}
+        assert (await vllm.post("/reset_prefix_cache")).json == {"success": True}, "nothing holds blocks any more"
+        await vllm.until("waiting", 1)
+        assert await vllm.gauge("running") == 0
+        assert not slow.done()
+        await vllm.post("/resume")
+        assert (await slow).choice["finish_reason"] in ("stop", "length")
+
+    async def test_a_pause_throws_away_what_was_known_of_prompts_and_images(self, vllm: Vllm) -> None:
+        first = await vllm.ask("what is this?", image=vllm.sees)
+        assert (await vllm.post("/pause?mode=wait")).status == 200
+        assert (await vllm.load(2)).status == 200
+        assert (await vllm.post("/resume")).status == 200
+        second = await vllm.ask("what is this?", image=vllm.sees)
+        await vllm.forget()
+        again = await vllm.ask("what is this?", image=vllm.sees)
+        assert second.logprobs == pytest.approx(again.logprobs, abs=NEAR)
+        assert second.logprobs != pytest.approx(first.logprobs, abs=NEAR)
+        await vllm.refresh(1)
+
+    async def test_a_client_that_goes_away_ends_its_request(self, vllm: Vllm) -> None:
+        lasting = asyncio.create_task(vllm.ask("forever"))
+        await vllm.until("running", 1)
+        lasting.cancel()
+        await vllm.until("running", 0)
+        assert (await vllm.ask("hello")).status == 200
+
+    async def test_who_asks_may_be_told(self, vllm: Vllm) -> None:
+        vllm.headers["X-Session-ID"] = "train/0/note/2#1"
+        assert (await vllm.ask("hello")).status == 200
+        del vllm.headers["X-Session-ID"]
 
     async def test_abort_ends_what_runs(self, vllm: Vllm) -> None:
         lasting = asyncio.create_task(vllm.ask("forever"))

@@ -12,6 +12,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from deskroll.models.base import ContextTooLong, ModelCall
+from deskroll.models.messages import Message
+from deskroll.models.openai import OpenAIModel
+from deskroll.models.settings import ModelSettings
 from deskroll.models.vllm.command import Place, ServerCommand, server_command
 from deskroll.models.vllm.family import family
 from deskroll.models.vllm.notes import ServerNotes
@@ -20,7 +24,7 @@ from deskroll.models.weights.checkpoint import read_checkpoint
 from deskroll.models.weights.refresh import RefreshFailed, RefreshMode, RefreshStep, refresh
 from tests.models.vllm_cases import VllmCases
 from tests.models.vllm_server import Vllm
-from tests.vllm.real import START_S, make_models, real_config
+from tests.vllm.real import START_S, make_models, real_config, sampling
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -60,6 +64,13 @@ async def test_a_refresh_is_proved(server: VLLMServer, models: Path) -> None:
     again = await refresh(server.control, first, RefreshMode.KEEP, model=server.model, same_tensors=True)
     assert again.before == again.after
     await server.control.post("/update_weight_version", json={"new_version": "default"})
+
+
+async def test_a_conversation_that_is_too_long_is_known_by_its_words(server: VLLMServer) -> None:
+    async with OpenAIModel(ModelSettings(name=server.model, base_url=server.url)) as model:
+        for length in (2040, 4000):  # too long with its answer, and by itself
+            with pytest.raises(ContextTooLong):
+                await model.complete([Message.user("x" * length).sent], call=ModelCall(sampling=sampling(100, 1.0)))
 
 
 class TestReal(VllmCases):

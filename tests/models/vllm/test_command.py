@@ -37,16 +37,17 @@ def test_the_command_line(program: Path) -> None:
     made = server_command(config(vllm_params=params), PLACE, {"PATH": str(program.parent)})
     assert made.words == (
         str(program), "serve", "/models/tiny", "--uds=/run/x/http", "--served-model-name=policy",
-        "--logprobs-mode=processed_logprobs", "--max-model-len=4096", "--enforce-eager", "--no-enable-prefix-caching",
+        "--logprobs-mode=processed_logprobs", "--enable-auto-tool-choice", "--tool-call-parser=hermes",
+        "--max-model-len=4096", "--enforce-eager", "--no-enable-prefix-caching",
         "--dtype=float32", '--limit-mm-per-prompt={"image": 8}', "--middleware", "a", "b", "--rope-theta=-1.5",
     )  # fmt: skip
 
 
-def test_log_probabilities_may_be_told_otherwise(program: Path) -> None:
-    made = server_command(
-        config(vllm_params={"logprobs_mode": "raw_logprobs"}), PLACE, {"PATH": str(program.parent)}
-    )  # fmt: skip
+def test_defaults_may_be_told_otherwise(program: Path) -> None:
+    params = {"logprobs_mode": "raw_logprobs", "tool_call_parser": "llama3_json"}
+    made = server_command(config(vllm_params=params), PLACE, {"PATH": str(program.parent)})
     assert [word for word in made.words if "logprobs" in word] == ["--logprobs-mode=raw_logprobs"]
+    assert [word for word in made.words if "parser" in word] == ["--tool-call-parser=llama3_json"]
 
 
 def test_the_environment(program: Path) -> None:

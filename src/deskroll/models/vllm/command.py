@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from deskroll.errors import ConfigError, MissingDependency
 from deskroll.host.runtime_folder import LONGEST_SOCKET_PATH
 from deskroll.models.vllm.config import ModelPoolConfig
@@ -24,12 +26,15 @@ _BUILT = Path(__file__).parents[4] / ".venv-vllm" / "bin" / "vllm"
 _PORTS = 100
 _KEEP_ALIVE_S = "60"
 """Longer than a client keeps a connection (`endpoint.py`): one that both give up at once loses a request."""
-_DEFAULTS = {"logprobs-mode": "processed_logprobs"}
-"""Log-probabilities of what was sampled from: after temperature and top-p, not before."""
+_DEFAULTS: dict[str, JsonValue] = {
+    "logprobs-mode": "processed_logprobs", "enable-auto-tool-choice": True, "tool-call-parser": "hermes",
+}  # fmt: skip
+"""Log-probabilities of what was sampled from: after temperature and top-p, not before. Without a parser of calls, vLLM
+refuses every request with tools."""
 
 _CPU_DEFAULTS = {"VLLM_CPU_KVCACHE_SPACE": "4", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 """On CPUs a server would take nine tenths of the memory, and all servers of a machine the same cores."""
-_LORA_DEFAULTS = {"max-loras": "2", "max-cpu-loras": "4"}
+_LORA_DEFAULTS: dict[str, JsonValue] = {"max-loras": 2, "max-cpu-loras": 4}
 """With one alone, requests for the newest adapter would wait until those for the one before it are over."""
 
 
