@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deskroll.config import check, load
-from deskroll.errors import ConfigError, MissingDependency
+from deskroll.errors import ConfigError, MissingDependency, ModelError
 from deskroll.field_docs import table
 from deskroll.models.vllm.command import MARK, Place, find_vllm, server_command
 from deskroll.models.vllm.config import ModelPoolConfig
@@ -136,6 +136,8 @@ def test_newer_weights_borrow_what_was_not_written_beside_them(tmp_path: Path) -
     (weights / "tokenizer.json").touch()
     (weights / "preprocessor_config.json").touch()
     assert complete_folder(weights, model, place) == weights
+    with pytest.raises(ModelError, match=r"no server can be started on .*: No such file or directory: .*/gone"):
+        complete_folder(tmp_path / "gone", model, tmp_path / "other")
 
 
 def test_flags_of_adapters(program: Path) -> None:

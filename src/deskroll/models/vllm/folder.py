@@ -8,19 +8,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from deskroll.errors import ModelError
 from deskroll.models.weights.look import MARKERS
 
 _WEIGHTS = (".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth", ".gguf")
 
 
 def complete_folder(weights: Path, model: Path, place: Path) -> Path:
-    """`weights` itself where nothing is missing there that `model` has; else `place`, which is made."""
-    missing = [file for file in _beside(model) if not (weights / file.name).exists()]
-    if not missing:
-        return weights
-    place.mkdir(mode=0o700)
-    for file in (*weights.iterdir(), *missing):
-        (place / file.name).symlink_to(file.absolute())
+    """`weights` itself where nothing is missing there that `model` has; else `place`, which is made.
+
+    Raises `ModelError` where one of them is gone.
+    """
+    try:
+        missing = [file for file in _beside(model) if not (weights / file.name).exists()]
+        if not missing:
+            return weights
+        place.mkdir(mode=0o700)
+        for file in (*weights.iterdir(), *missing):
+            (place / file.name).symlink_to(file.absolute())
+    except OSError as error:
+        raise ModelError(f"no server can be started on {weights}: {error.strerror}: {error.filename}") from error
     return place
 
 
