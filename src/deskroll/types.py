@@ -77,6 +77,23 @@ class StopReason(enum.StrEnum):
     """Somebody stopped it."""
 
 
+class GroupEnd(enum.StrEnum):
+    """Why a group of episodes was closed."""
+
+    COMPLETE = "complete"
+    """Every member has the outcome that it came to by itself."""
+    ENOUGH = "enough"
+    """The others are there, and the last one took too long: it was given up."""
+    NO_SIGNAL = "no_signal"
+    """Those that are scored have one and the same score: the rest was given up."""
+    FAILED = "failed"
+    """Fewer members are scored than were wanted."""
+    WITHHELD = "withheld"
+    """Whoever was to use it did not take it any more: it was too old."""
+    STOPPED = "stopped"
+    """The job was stopped before every member had its outcome; a resume does the rest."""
+
+
 class Task(Record, frozen=True):
     """What to attempt: immutable, the same for every sample of it."""
 
