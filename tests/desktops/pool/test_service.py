@@ -102,14 +102,15 @@ async def test_a_group_of_a_plan_keeps_its_place_whichever_process_asks(open_poo
         PoolService(pool, Listen.parse(at)),
         PoolClient(at, client="one", plan="run") as one,
         PoolClient(at, client="two", plan="run") as two,
+        pool.lease(),
+        asyncio.TaskGroup() as tasks,
     ):
-        async with pool.lease(), asyncio.TaskGroup() as tasks:
-            for client, name in ((one, "a1"), (one, "b1"), (two, "a2"), (two, "b2"), (one, "a3")):
-                before = (await pool.status()).waiting
-                tasks.create_task(hold(client, name))
-                while (await pool.status()).waiting == before:  # one after the other, for their order matters
-                    await settle()
-            tasks.create_task(pool.free(next(iter((await pool.status()).desktops)).id))
+        for client, name in ((one, "a1"), (one, "b1"), (two, "a2"), (two, "b2"), (one, "a3")):
+            before = (await pool.status()).waiting
+            tasks.create_task(hold(client, name))
+            while (await pool.status()).waiting == before:  # one after the other, for their order matters
+                await settle()
+        tasks.create_task(pool.free(next(iter((await pool.status()).desktops)).id))
     assert served == ["a1", "a2", "a3", "b1", "b2"]
 
 
