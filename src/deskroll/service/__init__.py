@@ -1,0 +1,7 @@
+"""The rollout service: batches of tasks in, from a source that is polled; closed groups out, to consumers.
+
+loop.py      poll, refresh weights, run, store; stop        config.py   its settings
+ledger.py    which batches there were, in which round       serving.py  for a person: what is shown, Ctrl-C
+stream.py    closed groups, each once for a consumer        follow.py   closed groups, as the journal tells them
+consumer.py  what a consumer has done, durably              routes.py   the same over HTTP
+"""
