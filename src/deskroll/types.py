@@ -212,6 +212,13 @@ def is_success(score: float | None) -> bool:
     return score is not None and math.isfinite(score) and score >= _SUCCESS
 
 
+def points_of(score: float | None, failure: FailureClass | None) -> float | None:
+    """The score that counts, of an outcome: an agent's own failure is 0; None where it is unscored."""
+    if score is not None and math.isfinite(score):
+        return float(score)
+    return 0.0 if failure is FailureClass.AGENT else None
+
+
 class Score(Record, frozen=True):
     """A number with its reason; `value is None` means not scored, and the reason says why. Never a silent 0."""
 
@@ -356,11 +363,12 @@ class Episode(Record, frozen=True):
     @property
     def points(self) -> float | None:
         """The score that counts; None where it is unscored."""
-        value = self.score.value
-        if value is not None and math.isfinite(value):
-            return float(value)
-        agent_failed = self.failure is not None and self.failure.failure_class is FailureClass.AGENT
-        return 0.0 if agent_failed else None
+        return points_of(self.score.value, self.failure.failure_class if self.failure is not None else None)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether its group's policy did not want it any more: it counts as neither attempted nor scored."""
+        return self.failure is not None and self.failure.kind is FailureKind.GIVEN_UP
 
     @property
     def success(self) -> bool:

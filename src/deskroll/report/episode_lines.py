@@ -20,7 +20,8 @@ from deskroll.store.names import NAMED_BY, attempt_name
 from deskroll.store.paths import SCREENS
 from deskroll.types import Episode, EpisodeKey, Record, Step
 
-_COLOURS = {Outcome.SUCCESS: "green", Outcome.PARTIAL: "yellow", Outcome.FAILED: "red", Outcome.UNSCORED: "yellow"}
+_COLOURS = {Outcome.SUCCESS: "green", Outcome.PARTIAL: "yellow", Outcome.FAILED: "red", Outcome.UNSCORED: "yellow",
+            Outcome.GIVEN_UP: "dim"}  # fmt: skip
 _LONG, _WHOLE = 1_000, 1_000_000
 """Characters of a text that are shown, and where all of it is asked for."""
 _LONGEST_TRACE = 20_000

@@ -41,7 +41,7 @@ class ClosedGroup(Record, frozen=True):
     episodes: tuple[Episode, ...]
     """The outcome of each sample, in their order."""
     folders: tuple[str, ...]
-    """Where the files of each of these attempts are."""
+    """Where the files of each of these attempts are; empty: its group gave it up before any was made."""
 
 
 class JournalWindow:
@@ -152,12 +152,16 @@ class JournalWindow:
 
     def _read_group(self, closed: ClosedAt) -> ClosedGroup:
         episodes = tuple(map(self._read_episode, closed.members.values()))
-        folders = tuple(self._storage.path(paths.attempt_folder(each.key, each.attempt)) for each in episodes)
+        folders = tuple(map(self._folder, episodes))
         phase, round_, task = closed.key
         return ClosedGroup(
             phase=phase, round=round_, task=task, end=closed.end, closed_at=closed.at, episodes=episodes,
             folders=folders,
         )  # fmt: skip
+
+    def _folder(self, episode: Episode) -> str:
+        folder = paths.attempt_folder(episode.key, episode.attempt)
+        return self._storage.path(folder) if episode.attempt else ""
 
     def _read_episode(self, span: Span) -> Episode:
         assert self._fd is not None  # noqa: S101

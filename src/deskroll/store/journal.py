@@ -113,7 +113,8 @@ class Sealed(Record, frozen=True, tag_field="type", tag="sealed"):
     """The outcome of an episode: its attempt's files and manifest are durable.
 
     But for one whose failure is of class `worker`: its process was lost, so that the coordinator made the record, and
-    the folder holds what there was by then, without a manifest.
+    the folder holds what there was by then, without a manifest; and for one of class `cancelled`, which its group gave
+    up: its attempt was stopped, or never made (`attempt` 0: there was none at all).
     """
 
     episode: Episode
