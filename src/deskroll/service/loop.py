@@ -148,6 +148,7 @@ class Service:
         left = self._left.get(group.round, set())
         left.discard(group.task.id)
         if not left and (taken := self._ledger.unfinished.get(group.round)) is not None:
+            await self.runtime.store.sync()  # else a kill could leave its end here, and not what it came to
             await self._ledger.finish(group.round)
             del self._left[group.round]
             seconds = round(time.time() - taken.at, 3)
