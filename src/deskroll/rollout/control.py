@@ -203,4 +203,5 @@ async def answer_errors(request: web.Request, handler: Callable[[web.Request], o
         return await handler(request)  # type: ignore[misc, no-any-return]
     except (DeskrollError, msgspec.MsgspecError) as error:
         status = 400 if isinstance(error, InputError | msgspec.MsgspecError) else 500
-        return web.Response(status=status, body=msgspec.json.encode({"error": str(error)}))
+        body = msgspec.json.encode({"error": str(error)})
+        return web.Response(status=status, body=body, content_type="application/json")

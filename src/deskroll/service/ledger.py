@@ -80,7 +80,7 @@ class BatchLedger:
         self._file = AppendedFile(storage, paths.BATCHES)
         self._writing = asyncio.Lock()
         self._known: set[tuple[str, str]] = set()
-        """Id and digest of every batch that there was."""
+        """Id and digest of every batch that was taken or passed over; a bad one may come again, when it was mended."""
 
     def __enter__(self) -> Self:
         name = self._storage.shown(paths.BATCHES)
@@ -98,7 +98,7 @@ class BatchLedger:
         return 0 if self.last is None else self.last.round + 1
 
     def knows(self, name: BatchName) -> bool:
-        """Whether it was there before, whatever came of it."""
+        """Whether it was taken, or passed over, before."""
         return (name.id, name.digest) in self._known
 
     async def take(self, batch: TaskBatch) -> Taken:
@@ -141,11 +141,12 @@ class BatchLedger:
         if isinstance(line, Finished):
             self.finished += self.unfinished.pop(line.round, None) is not None
             return
+        if isinstance(line, Refused):
+            self.bad.append(line)
+            self.bad_count += 1
+            return
         self._known.add((line.id, line.digest))
         if isinstance(line, Taken):
             self.last = self.unfinished[line.round] = line
-        elif isinstance(line, Refused):
-            self.bad.append(line)
-            self.bad_count += 1
         else:
             self.passed += 1

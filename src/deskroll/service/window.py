@@ -59,6 +59,11 @@ class JournalWindow:
         self._handed: dict[GroupKey, int] = {}
         """Handed out and not done: where in the journal each begins."""
 
+    @property
+    def known(self) -> int:
+        """How many closed groups it keeps in mind."""
+        return len(self._pending)
+
     def close(self) -> None:
         """Let go of the journal."""
         if self._fd is not None:
@@ -105,6 +110,8 @@ class JournalWindow:
         for line in data[:whole].split(b"\n")[:-1]:
             self._take(line)
             self._offset += len(line) + 1
+            if len(self._pending) >= WINDOW:
+                break
         return True
 
     def _take(self, line: bytes) -> None:

@@ -1,9 +1,9 @@
 """TaskLoader: where the batches of a service come from: a folder, a file that names tasks, or an HTTP address.
 
 A batch is known by its id and the digest of what it says: whoever remembers those (`Knows`) is given none twice, also
-after a restart. Guarantees: what cannot be read is a `BadBatch` with what is wrong, never an exception, and can be set
-aside; nothing is read but what the source names, and never more than `max_mb` of it. What passes (a server that does
-not answer) is a `SourceError`: it is polled again.
+after a restart; a bad one may be put back when it was mended. Guarantees: what cannot be read is a `BadBatch` with what
+is wrong, never an exception, and can be set aside; nothing is read but what the source names, and never more than
+`max_mb` of it. What passes (a server that does not answer) is a `SourceError`: it is polled again.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class BadBatch(BatchName, frozen=True, kw_only=True):
 
 
 Knows = Callable[[BatchName], bool]
-"""Whether a batch was there before."""
+"""Whether a batch was taken before, or passed over. A bad one that was set aside is new when it comes again."""
 
 
 class Source(Protocol):

@@ -157,8 +157,7 @@ class FolderSource:
             return None
         except OSError as error:
             self._dealt[name] = signature
-            bad = BadBatch(id=name, digest=digest, error=f"{path}: it cannot be read: {error.strerror or error}")
-            return None if knows(bad) else bad
+            return BadBatch(id=name, digest=digest, error=f"{path}: it cannot be read: {error.strerror or error}")
         except InputError as error:
             return BadBatch(id=name, digest=digest, error=str(error))
         return TaskBatch(id=name, digest=digest, tasks=tuple(tasks))

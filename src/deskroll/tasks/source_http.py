@@ -45,8 +45,9 @@ class HttpSource:
         self._aside = aside
         self._http: aiohttp.ClientSession | None = None
         self._after = after
-        self._last = ("", b"")
-        """The id of the last batch, and what was answered."""
+        self._last: BatchName | None = None
+        self._said = b""
+        """What it answered then."""
 
     @property
     def waiting(self) -> int:
@@ -68,14 +69,15 @@ class HttpSource:
         if (data := await self._ask()) is None:
             return None
         batch = await asyncio.to_thread(self._read, data)
-        if knows(BatchName(id=batch.id, digest=batch.digest)):
+        name = BatchName(id=batch.id, digest=batch.digest)
+        if name == self._last or knows(name):
             return None  # it repeats what it said: there is nothing new
-        self._last, self._after = (batch.id, data), batch.id
+        self._last, self._said, self._after = name, data, batch.id
         return batch
 
     async def set_aside(self, bad: BadBatch) -> str:
         """See `Source`."""
-        data = self._last[1] if self._last[0] == bad.id else b""
+        data = self._said if self._last is not None and self._last.id == bad.id else b""
         return await asyncio.to_thread(keep_aside, self._aside, f"{bad.id}.json", bad, data)
 
     async def _ask(self) -> bytes | None:
