@@ -68,7 +68,6 @@ def test_from_start_to_second_ctrl_c(tmp_path: Path, runtime_folder: Path) -> No
 def test_setup_env_is_the_one_command() -> None:
     script = Path(__file__).parents[1] / "scripts" / "setup_env.sh"
     assert os.access(script, os.X_OK)
-    shown = subprocess.run(
-        ["bash", str(script), "--dry-run"], capture_output=True, text=True, check=True, cwd="/", env=clean_environment(Path("/tmp"))
-    )  # fmt: skip
+    command, env = ["bash", str(script), "--dry-run"], clean_environment(Path("/tmp"))
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd="/", env=env)
     assert "scripts/prepare" in shown.stdout

@@ -86,6 +86,7 @@ class Runtime:
         hub.on(AttemptEnded, self._watchdog.usual.learn)
         self._traces = traces or Traces()
         """What must not be told of any job."""
+        self._socket = ""
         self._extension: Extension | None = None
         """What the program that has opened it adds to its control."""
         self._started_at = time.time()
@@ -159,6 +160,7 @@ class Runtime:
         )  # fmt: skip
         async with serve_control(steering, self.store.info.run_id, self.resources.metrics) as socket:
             self.store.note(socket=socket)
+            self._socket = socket
             try:
                 yield
             finally:
@@ -275,6 +277,7 @@ class Runtime:
             pool=pool,
             attention=(*no_pool, *stuck),
             limit=limit,
+            socket=self._socket,
             service=service,
         )
 

@@ -64,6 +64,8 @@ class RunStatus(Record, frozen=True, omit_defaults=False):
     """What is stuck, where and since when: one line each."""
     limit: str
     """What limits now, in one line."""
+    socket: str = ""
+    """The unix socket on which it answers."""
     service: ServiceStatus | None = None
     """Of a service: its batches and its source."""
 
