@@ -104,7 +104,7 @@ def _head(shown: Shown) -> Text:
         return head.append("not sealed: it goes on, or its process died", style="yellow")
     outcome = outcome_of(episode)
     score = "" if episode.score.value is None else f" {words.number(episode.score.value)}"
-    head.append(f"{outcome.value}{score}", style=_COLOURS[outcome])
+    head.append(f"{outcome.value.replace('_', ' ')}{score}", style=_COLOURS[outcome])
     return head if shown.counts else head.append("  (does not count: another attempt does, or none yet)", style="dim")
 
 
