@@ -47,7 +47,7 @@ def test_from_start_to_second_ctrl_c(tmp_path: Path, runtime_folder: Path) -> No
             shown = asked()
             assert "0 done, 1 running, 0 waiting, 1 bad" in shown
             assert "one.jsonl: 2 of 2 tasks left" in shown
-            assert "bad: odd.json: " in shown
+            assert "odd.json:2: it is not valid JSON" in shown
             process.send_signal(signal.SIGINT)
             wait_until(lambda: json.loads(asked("--json"))["service"]["draining"], "it drains")
             process.send_signal(signal.SIGINT)

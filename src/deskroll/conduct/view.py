@@ -179,7 +179,8 @@ def _add_service(table: Table, service: ServiceStatus, now: float) -> None:
     for each in service.running[:_MOST_BATCHES]:
         table.add_row("", Text(plain(f"{each.id}: {each.left:,} of {counted(each.tasks, 'task')} left")))
     for bad in service.last_bad[:_MOST_BATCHES]:
-        table.add_row("", Text(plain(f"bad: {bad.id}: {bad.error}", 300), style="yellow"))
+        said = bad.error if bad.id in bad.error else f"{bad.id}: {bad.error}"
+        table.add_row("", Text(plain(f"bad: {said}", 300), style="yellow"))
     polled = "" if service.next_poll is None else f"; next poll in {_span(max(0.0, service.next_poll - now))}"
     table.add_row("source", Text(plain(service.source) + ("; draining" if service.draining else polled)))
     if service.trouble:
