@@ -67,7 +67,8 @@ class ConsumerFile:
         self._path = paths.consumer_file(name)
         self._file = AppendedFile(storage, self._path)
         self._done: set[int] = set()
-        self._waiting: list[bytes] = []
+        self._waiting: list[Done | Place] = []
+        """What is to be written with the next write."""
         self._writing = asyncio.Lock()
         self._failed: StoreError | None = None
 
@@ -84,10 +85,7 @@ class ConsumerFile:
             "out once for a name, so end that one, or choose another name"
         )
         for line in journal.decode_lines(data, _decoder, self._storage.shown(self._path)):
-            if isinstance(line, Place):
-                self.place = line
-            else:
-                self._done.add(_mark((line.phase, line.round, line.task)))
+            self._fold(line)
 
     def close(self) -> None:
         """Let go of it."""
@@ -95,25 +93,36 @@ class ConsumerFile:
 
     async def add(self, keys: Sequence[GroupKey], place: Place | None = None) -> None:
         """These groups are done; returns when that is durable. Groups that are done at the same time share a write."""
-        new = [key for key in keys if key not in self]
-        lines = [Done(phase=key[0], round=key[1], task=key[2], at=round(time.time(), 3)) for key in new]
-        self._waiting += [msgspec.json.encode(line) + b"\n" for line in lines]
+        now = round(time.time(), 3)
+        self._waiting += [Done(phase=key[0], round=key[1], task=key[2], at=now) for key in keys if key not in self]
         if place is not None:
-            self._waiting.append(msgspec.json.encode(place) + b"\n")
-        async with self._writing:
-            await asyncio.shield(asyncio.ensure_future(self._flush()))
-        self._done.update(map(_mark, new))
-        self.place = place or self.place
+            self._waiting.append(place)
+        work = asyncio.ensure_future(self._flush())
+        try:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait((work,))  # it is written all the same, and nobody may close the file under it
+            raise
 
     async def _flush(self) -> None:
-        lines, self._waiting = self._waiting, []
-        if self._failed is None and lines:
-            try:
-                await asyncio.to_thread(self._file.append, b"".join(lines))
-            except StoreError as error:
-                self._failed = error  # those that share the write have to know, too
-        if self._failed is not None:
-            raise StoreError(str(self._failed))
+        async with self._writing:
+            lines, self._waiting = self._waiting, []
+            if self._failed is None and lines:
+                data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+                try:
+                    await asyncio.to_thread(self._file.append, data)
+                except StoreError as error:
+                    self._failed = error  # those that share the write have to know, too
+            if self._failed is not None:
+                raise StoreError(str(self._failed))
+            for line in lines:
+                self._fold(line)
+
+    def _fold(self, line: Done | Place) -> None:
+        if isinstance(line, Place):
+            self.place = line
+        else:
+            self._done.add(_mark((line.phase, line.round, line.task)))
 
 
 def _mark(key: GroupKey) -> int:

@@ -19,6 +19,7 @@ from deskroll.conduct.view import Progress
 from deskroll.errors import InputError, plain
 from deskroll.events import BatchEnded, BatchRefused, BatchTaken, Event, RunClosed, RunOpened
 from deskroll.report.words import counted, duration
+from deskroll.rollout.changes import ChangedSince
 from deskroll.rollout.main_thread import outlasting_main_thread
 from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files
 from deskroll.service.config import ServiceConfig
@@ -27,7 +28,7 @@ from deskroll.service.loop import Service
 _log = logging.getLogger(__name__)
 _TOLD = (RunOpened, BatchTaken, BatchEnded, BatchRefused, RunClosed)
 """What programs are told of a service; all else: `deskroll events`."""
-_FORCE = "of a service: --force finishes what was begun with the new settings"
+_FORCE = "(of a service: --force finishes the batches that were begun with the settings that it has now)"
 
 
 class Told:
@@ -66,9 +67,8 @@ async def serve(config: ServiceConfig, *, force: bool = False, put: Callable[[by
         async with progress.shown():
             try:
                 await interrupts.guarded(service, service.run(force=force))
-            except InputError as error:
-                error.args = (f"{error}\n{_FORCE}" if not force else str(error),)
-                raise
+            except ChangedSince as error:
+                raise InputError(f"{error}\n{_FORCE}") from error
         status = service.status()
     counts = f"{counted(status.done, 'batch', 'batches')} done, {status.bad} bad"
     left = f", {len(status.running)} for a restart to go on with" if status.running else ""

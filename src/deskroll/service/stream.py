@@ -92,6 +92,8 @@ class GroupStream:
 
     async def open(self) -> None:
         """Take the consumer's name; InputError where another process has it."""
+        if self._closed:
+            raise InputError(f"the stream of consumer {self.consumer!r} is closed: make another one")
         if not self._opened:
             await asyncio.to_thread(self._file.open)
             await self._watch.__aenter__()
@@ -102,13 +104,14 @@ class GroupStream:
         if not self._opened or self._closed:
             return
         self._closed = True
-        try:
-            if self._since_place:
-                await self._file.add([], self._journal.place())
-        finally:
-            self._file.close()
-            self._journal.close()
-            await self._watch.__aexit__(None, None, None)
+        async with self._reading:
+            try:
+                if self._since_place:
+                    await self._file.add([], self._journal.place())
+            finally:
+                self._file.close()
+                self._journal.close()
+                await self._watch.__aexit__(None, None, None)
 
     async def next(self, wait: float | None = None) -> StreamedGroup | None:
         """The next group that this stream has not handed out yet; None where none was closed in so many seconds."""

@@ -72,6 +72,7 @@ class JournalWindow:
 
     def read_oldest(self, most: int) -> list[ClosedGroup]:
         """The oldest groups, at most so many; the journal is read until there is one, or no more of it."""
+        self.forget([key for key in self._pending if key in self._consumer])
         while not self._pending and self._read_more():
             pass
         return [self._read_group(each) for each in itertools.islice(self._pending.values(), most)]
