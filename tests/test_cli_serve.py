@@ -41,13 +41,14 @@ def test_from_start_to_second_ctrl_c(tmp_path: Path, runtime_folder: Path) -> No
             status = [sys.executable, "-m", "deskroll", "status", str(served.root)]
 
             def asked(*args: str) -> str:
-                return subprocess.run([*status, *args], capture_output=True, text=True, check=False).stdout
+                env = {**os.environ, "COLUMNS": "300"}  # so that no line is folded
+                return subprocess.run([*status, *args], capture_output=True, text=True, check=False, env=env).stdout
 
             wait_until(lambda: json.loads(asked("--json"))["in_flight"] == 2, "it runs")
             shown = asked()
             assert "0 done, 1 running, 0 waiting, 1 bad" in shown
             assert "one.jsonl: 2 of 2 tasks left" in shown
-            assert "odd.json:2: it is not valid JSON" in shown
+            assert "odd.json:1: it is not valid JSON" in shown
             process.send_signal(signal.SIGINT)
             wait_until(lambda: json.loads(asked("--json"))["service"]["draining"], "it drains")
             process.send_signal(signal.SIGINT)
