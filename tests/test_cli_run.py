@@ -177,6 +177,20 @@ def test_episodes_that_have_no_score_are_told_by_the_exit_code(
     }  # fmt: skip
 
 
+def test_a_group_that_its_policy_closes_early_is_no_failure_of_the_run(
+    deskroll: Commands, place: Path, env: dict[str, str]
+) -> None:
+    command = [*QUICK, "--group-size", "4", "--num-rollouts", "1", "--limit", "1", "--set", "policy.no_signal_after=2"]
+    ended = deskroll(*command, "--set", "run_id=one", cwd=place, env=env)
+    assert ended.code == 0, ended.err
+    assert "2 episodes were given up by the policy of their group" in ended.out
+    assert "go on with" not in ended.err
+    assert [line["success"] for line in results(place / "results/one")] == [True, True, None, None]
+    refused = deskroll(*QUICK, "--set", "policy=min_viable", cwd=place, env=env)
+    assert refused.code == 2
+    assert "policy.min_scored is 2, and a group has 1 (group_size is 1)" in refused.err
+
+
 def test_desktops_of_the_simulation(deskroll: Commands, place: Path, env: dict[str, str]) -> None:
     done = 'tools: [{name: computer, arguments: {action_type: "DONE"}}]'
     click = 'tools: [{name: computer, arguments: {action_type: "CLICK", parameters: {x: 3, y: 4}}}]'

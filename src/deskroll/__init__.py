@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from deskroll.models.settings import ModelSettings
     from deskroll.rollout.config import Resources
     from deskroll.rollout.group import GroupResult
+    from deskroll.rollout.group_policy import FailFast, FillUp, GroupPolicy, MinViable
     from deskroll.rollout.job import Batch, Job
     from deskroll.rollout.runtime import Runtime
     from deskroll.rollout.spec import EpisodeSpec
     from deskroll.store.reader import Run, open_run
     from deskroll.tasks import load_tasks
-    from deskroll.types import Episode, Task
+    from deskroll.types import Episode, GroupEnd, Task
 
     __version__: str
 
@@ -44,10 +45,15 @@ __all__ = [
     "Episode",
     "EpisodeSpec",
     "Episodes",
+    "FailFast",
+    "FillUp",
+    "GroupEnd",
+    "GroupPolicy",
     "GroupResult",
     "InputError",
     "Job",
     "JobStopped",
+    "MinViable",
     "Model",
     "ModelSettings",
     "Pool",
@@ -72,12 +78,13 @@ _HOMES = {
     "deskroll.models.settings": ("ModelSettings",),
     "deskroll.rollout.config": ("Resources",),
     "deskroll.rollout.group": ("GroupResult",),
+    "deskroll.rollout.group_policy": ("FailFast", "FillUp", "GroupPolicy", "MinViable"),
     "deskroll.rollout.job": ("Batch", "Job"),
     "deskroll.rollout.runtime": ("Runtime",),
     "deskroll.rollout.spec": ("EpisodeSpec",),
     "deskroll.store.reader": ("Run", "open_run"),
     "deskroll.tasks": ("load_tasks",),
-    "deskroll.types": ("Episode", "Task"),
+    "deskroll.types": ("Episode", "GroupEnd", "Task"),
 }
 """Where each public name lives."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

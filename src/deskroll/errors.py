@@ -72,7 +72,7 @@ class FailureClass(enum.StrEnum):
 
 
 class FailureKind(enum.StrEnum):
-    """What a failure is, as it is stored: by the name of the error, with two that no error stands for.
+    """What a failure is, as it is stored: by the name of the error, with three that no error stands for.
 
     A word of another version that stands in an old journal is kept as it is, in a member of its own.
     """
@@ -94,6 +94,8 @@ class FailureKind(enum.StrEnum):
     DESKTOP_TIMEOUT = "DesktopTimeout"
     ENV_ERROR = "EnvError"
     EVALUATOR_ERROR = "EvaluatorError"
+    GIVEN_UP = "given_up"
+    """The policy of its group did not want the episode any more."""
     GUEST_ERROR = "GuestError"
     INEXACT_ANSWER = "InexactAnswer"
     LEASE_LOST = "LeaseLost"

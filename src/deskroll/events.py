@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from deskroll.errors import DeathCause, FailureClass
-from deskroll.types import Episode, EpisodeKey, Record, Stage, StopReason
+from deskroll.types import Episode, EpisodeKey, GroupEnd, Record, Stage, StopReason
 
 _log = logging.getLogger(__name__)
 
@@ -101,8 +101,7 @@ class GroupEnded(OfJob, frozen=True, kw_only=True, tag="group.closed"):
     """The samples of a task are through, or given up."""
 
     task: str
-    finished: bool = False
-    """Whether each of them has its outcome."""
+    end: GroupEnd
 
 
 class AttemptStarted(OfAttempt, frozen=True, kw_only=True, tag="attempt.started"):

@@ -77,6 +77,23 @@ class StopReason(enum.StrEnum):
     """Somebody stopped it."""
 
 
+class GroupEnd(enum.StrEnum):
+    """Why a group of episodes was closed."""
+
+    COMPLETE = "complete"
+    """Every member has the outcome that it came to by itself."""
+    ENOUGH = "enough"
+    """The others are there, and the last one took too long: it was given up."""
+    NO_SIGNAL = "no_signal"
+    """Those that are scored have one and the same score: the rest was given up."""
+    FAILED = "failed"
+    """Fewer members are scored than were wanted."""
+    WITHHELD = "withheld"
+    """Whoever was to use it did not take it any more: it was too old."""
+    STOPPED = "stopped"
+    """The job was stopped before every member had its outcome; a resume does the rest."""
+
+
 class Task(Record, frozen=True):
     """What to attempt: immutable, the same for every sample of it."""
 
@@ -193,6 +210,13 @@ _SUCCESS = 1 - 1e-9
 def is_success(score: float | None) -> bool:
     """Whether a score is the full one; none is not."""
     return score is not None and math.isfinite(score) and score >= _SUCCESS
+
+
+def points_of(score: float | None, failure: FailureClass | None) -> float | None:
+    """The score that counts, of an outcome: an agent's own failure is 0; None where it is unscored."""
+    if score is not None and math.isfinite(score):
+        return float(score)
+    return 0.0 if failure is FailureClass.AGENT else None
 
 
 class Score(Record, frozen=True):
@@ -339,11 +363,12 @@ class Episode(Record, frozen=True):
     @property
     def points(self) -> float | None:
         """The score that counts; None where it is unscored."""
-        value = self.score.value
-        if value is not None and math.isfinite(value):
-            return float(value)
-        agent_failed = self.failure is not None and self.failure.failure_class is FailureClass.AGENT
-        return 0.0 if agent_failed else None
+        return points_of(self.score.value, self.failure.failure_class if self.failure is not None else None)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether its group's policy did not want it any more: it counts as neither attempted nor scored."""
+        return self.failure is not None and self.failure.kind is FailureKind.GIVEN_UP
 
     @property
     def success(self) -> bool:

@@ -216,6 +216,35 @@ class AnsweringAgent(Agent):
         return Decision(actions=(Answer(text="42"),))
 
 
+class MemberAgent(AnsweringAgent):
+    """Does what the task's metadata says for its sample: `{"plays": [...]}`; an answer, or one of these.
+
+    `hang`, `crash`; `model`: the server fails, `model FILE`: once; `wait FILE`: the answer is 42 once FILE is there.
+    """
+
+    protocol: ClassVar[str] = NO_MODEL
+
+    async def act(self, observation: Observation) -> Decision:
+        task, sample = self.context.task, self.context.sample
+        assert task is not None
+        what, _, file = str(task.metadata["plays"][sample]).partition(" ")
+        if what == "hang":
+            await asyncio.sleep(3600)
+        elif what == "crash":
+            os._exit(3)
+        elif what == "model":
+            if not file or not Path(file).exists():
+                if file:
+                    Path(file).touch()
+                raise ModelError("nobody answers")
+            what = "42"
+        elif what == "wait":
+            while not Path(file).exists():
+                await asyncio.sleep(0.01)
+            what = "42"
+        return Decision(actions=(Answer(text=what),))
+
+
 class BrokenAgent(AnsweringAgent):
     """Its own code fails."""
 

@@ -159,8 +159,72 @@ def test_limits_that_make_no_sense_are_refused(most: int, reserved: dict[str, in
 @pytest.mark.parametrize("change", [{"num_rollouts": 2}, {"max_concurrent_rollouts": 2}])
 def test_no_change_leaves_a_phase_with_nothing_for_ever(change: dict[str, int]) -> None:
     limits = Limits(4, reserved={"train": 2})
+    limits.open("train")
     with pytest.raises(ConfigError, match=r"of 2 in all, 2 are reserved \(train\).*allowed: 3 and more"):
         limits.change(**change)
     assert (limits.episodes.most, limits.groups.most) == (4, 4)
     limits.change(num_rollouts=3)
     assert limits.episodes.most == 3
+
+
+@pytest.mark.parametrize(("samples", "groups"), [(1, 8), (3, 3), (4, 2), (16, 1)])
+async def test_a_share_is_of_episodes_and_of_as_many_groups_as_they_come_to(samples: int, groups: int) -> None:
+    limits = Limits(32, 12, reserved={"eval": 8})
+    limits.open("eval", samples)
+    limits.open("train", 4)
+    for number in range(12 - groups):
+        assert await limits.groups.acquire("train", (0, number))
+    beyond = asyncio.create_task(limits.groups.acquire("train", (0, 50)))
+    for number in range(groups):
+        assert await limits.groups.acquire("eval", (0, 100 + number)), "each is there at once"
+    assert not beyond.done()
+    assert limits.groups.used_by("train") == 12 - groups
+    limits.close("train")
+    assert not await beyond
+
+
+async def test_a_phase_whose_samples_are_not_known_yet_has_a_group_kept_for_it() -> None:
+    limits = Limits(32, 4, reserved={"eval": 16})
+    limits.open("train", 8)
+    for number in range(3):
+        assert await limits.groups.acquire("train", (0, number))
+    beyond = asyncio.create_task(limits.groups.acquire("train", (0, 3)))
+    await asyncio.sleep(0)
+    assert not beyond.done()
+    limits.open("eval", 8)
+    assert await limits.groups.acquire("eval", (0, 9))
+    limits.close("train")
+    assert not await beyond
+
+
+def test_a_share_that_comes_to_more_groups_than_there_are_is_refused() -> None:
+    limits = Limits(32, 4, reserved={"eval": 16})
+    with pytest.raises(ConfigError, match=r"phase 'eval' has 8 groups .* there are 4 in all: reserve fewer"):
+        limits.open("eval", 2)
+    limits.open("eval", 4)
+
+
+async def test_whoever_is_refused_waits_no_longer_and_the_others_do() -> None:
+    permits = Permits(1)
+    assert await permits.acquire("eval", (0, 0))
+    first, second = object(), object()
+    waiting = [asyncio.create_task(permits.acquire("eval", (0, n), each)) for n, each in enumerate((first, second))]
+    await until(lambda: permits.waiting == 2, "both wait")
+    permits.refuse(first)
+    assert not await waiting[0]
+    permits.release("eval")
+    assert await waiting[1]
+    permits.refuse(second)  # too late: it has its permit
+    assert permits.used == 1
+
+
+async def test_a_closed_group_lets_nobody_in() -> None:
+    permits = Permits(1)
+    assert await permits.acquire("eval", (0, 0))
+    group = GroupPermit(permits, "eval", (0, 1))
+    waiting = [asyncio.create_task(group.enter()) for _ in range(3)]
+    await until(lambda: permits.waiting == 1, "the first of them waits for the permit")
+    group.close()
+    assert await asyncio.gather(*waiting) == [False] * 3
+    assert not await group.enter()
+    assert (permits.used, permits.waiting) == (1, 0)

@@ -149,5 +149,5 @@ def _exit_code(config: RunConfig, tasks: Sequence[Task], outcomes: list[Episode]
     if interrupted:
         return 130
     planned = len(tasks) * config.group_size
-    good = sum(each.score.scored if config.evaluate else each.failure is None for each in outcomes)
+    good = sum(each.given_up or (each.score.scored if config.evaluate else each.failure is None) for each in outcomes)
     return 0 if good >= planned else 1

@@ -144,7 +144,7 @@ def progress(status: RunStatus) -> Group:
     table.add_column()
     table.add_row("success", success(status) or _no_score(status))
     if standing.unscored:
-        table.add_row("unscored", Text(_counts(standing.unscored), style="yellow"))
+        table.add_row("unscored", Text(_counts(standing.unscored), style="yellow" if standing.failed else ""))
     if standing.retried:
         table.add_row("tried again", _counts(standing.retried))
     table.add_row("episodes", Text(_episodes(status)))
@@ -278,7 +278,7 @@ def _usage(status: RunStatus) -> str:
 
 
 def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} {name}" for name, count in counts.items())
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
 
 
 def _times(status: RunStatus, elapsed: float) -> str:

@@ -53,9 +53,9 @@ def _outcomes(summary: Summary, episodes: Iterable[Episode]) -> Bars:
     counts: Counter[tuple[str, str]] = Counter((each.domain or NO_DOMAIN, outcome_of(each).value) for each in episodes)
     rows = sorted(summary.domains, key=lambda row: (-(row.planned or row.attempted), row.name))[:MAX_DOMAINS]
     parts: dict[str, list[float]] = {
-        outcome.value: [counts[row.name, outcome.value] for row in rows] for outcome in Outcome
+        _name(outcome): [counts[row.name, outcome.value] for row in rows] for outcome in Outcome
     }
-    parts["not run"] = [max(0, (row.planned or 0) - row.attempted) for row in rows]
+    parts["not run"] = [max(0, (row.planned or 0) - row.attempted - row.given_up) for row in rows]
     return Bars(
         labels=[plain(row.name, 40) for row in rows], parts={name: part for name, part in parts.items() if any(part)}
     )
@@ -90,6 +90,10 @@ def _histogram(labels: list[str], binned: Iterable[tuple[Episode, int]]) -> Bars
     """Bars of how many episodes each bin has, in parts by what came of them; parts without any are left out."""
     counts = Counter((outcome_of(episode), place) for episode, place in binned)
     parts: dict[str, list[float]] = {
-        outcome.value: [counts[outcome, place] for place in range(len(labels))] for outcome in Outcome
+        _name(outcome): [counts[outcome, place] for place in range(len(labels))] for outcome in Outcome
     }
     return Bars(labels=labels, parts={name: part for name, part in parts.items() if any(part)})
+
+
+def _name(outcome: Outcome) -> str:
+    return outcome.value.replace("_", " ")

@@ -188,8 +188,8 @@ def _missing(task: str, *, in_b: bool, plans: Plans) -> Change:
     return Change.NOT_DONE_IN_B if task in plans[1] else Change.ONLY_IN_A
 
 
-def _side(episodes: list[Episode]) -> Side | None:
-    if not episodes:
+def _side(given: list[Episode]) -> Side | None:
+    if not (episodes := [each for each in given if not each.given_up] or given):
         return None
     unscored = [unscored_because(episode) for episode in episodes if episode.points is None]
     first = min(episodes, key=lambda episode: episode.key)

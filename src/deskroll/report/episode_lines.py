@@ -20,7 +20,8 @@ from deskroll.store.names import NAMED_BY, attempt_name
 from deskroll.store.paths import SCREENS
 from deskroll.types import Episode, EpisodeKey, Record, Step
 
-_COLOURS = {Outcome.SUCCESS: "green", Outcome.PARTIAL: "yellow", Outcome.FAILED: "red", Outcome.UNSCORED: "yellow"}
+_COLOURS = {Outcome.SUCCESS: "green", Outcome.PARTIAL: "yellow", Outcome.FAILED: "red", Outcome.UNSCORED: "yellow",
+            Outcome.GIVEN_UP: "dim"}  # fmt: skip
 _LONG, _WHOLE = 1_000, 1_000_000
 """Characters of a text that are shown, and where all of it is asked for."""
 _LONGEST_TRACE = 20_000
@@ -103,7 +104,7 @@ def _head(shown: Shown) -> Text:
         return head.append("not sealed: it goes on, or its process died", style="yellow")
     outcome = outcome_of(episode)
     score = "" if episode.score.value is None else f" {words.number(episode.score.value)}"
-    head.append(f"{outcome.value}{score}", style=_COLOURS[outcome])
+    head.append(f"{outcome.value.replace('_', ' ')}{score}", style=_COLOURS[outcome])
     return head if shown.counts else head.append("  (does not count: another attempt does, or none yet)", style="dim")
 
 

@@ -36,6 +36,8 @@ class RunLine(Record, frozen=True, omit_defaults=False):
     """Empty where the agent asks none."""
     planned: int = 0
     attempted: int = 0
+    given_up: int = 0
+    """Those that the policy of their group did not want any more."""
     scored: int = 0
     successes: int = 0
     success: float | None = None
@@ -70,6 +72,7 @@ def line_of(folder: str) -> RunLine:
         model=model_name(config) if used.model_calls else "",
         planned=results.planned,
         attempted=overall.attempted,
+        given_up=overall.given_up,
         scored=overall.scored,
         successes=overall.successes,
         success=overall.over_scored.value,
@@ -104,7 +107,7 @@ def _when(started_at: float | None) -> str:
 
 
 def _episodes(line: RunLine) -> str:
-    return f"{line.attempted:,}/{line.planned:,}" if line.planned else words.NOTHING
+    return f"{line.attempted + line.given_up:,}/{line.planned:,}" if line.planned else words.NOTHING
 
 
 def _success(line: RunLine) -> str:

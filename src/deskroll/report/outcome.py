@@ -2,7 +2,8 @@
 
 The one place that decides it, for every statistic and every view:
 a score that is there counts; an agent's own failure counts as 0 even where nobody wrote the 0 down; all else that has
-no score is unscored, with the class of its failure.
+no score is unscored, with the class of its failure; but what its group gave up is neither
+attempted nor scored.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ class Outcome(enum.StrEnum):
     FAILED = "failed"
     """Scored, with nothing."""
     UNSCORED = "unscored"
+    GIVEN_UP = "given_up"
+    """Its group's policy did not want it any more."""
 
 
 def outcome_of(episode: Episode) -> Outcome:
     """What came of it."""
     points = episode.points
     if points is None:
-        return Outcome.UNSCORED
+        return Outcome.GIVEN_UP if episode.given_up else Outcome.UNSCORED
     if episode.success:
         return Outcome.SUCCESS
     return Outcome.PARTIAL if points > 0 else Outcome.FAILED
@@ -41,6 +44,8 @@ def outcome_of(episode: Episode) -> Outcome:
 
 def unscored_because(episode: Episode) -> str:
     """Whose fault it is that there is no score."""
+    if episode.given_up:
+        return Outcome.GIVEN_UP.value
     if episode.failure is not None:
         return episode.failure.failure_class.value
     return FailureClass.CANCELLED.value if episode.stop is StopReason.CANCELLED else NO_SCORE

@@ -17,7 +17,7 @@ from deskroll.report.summary import Summary
 from deskroll.report.timeline import Start, starts_of
 from deskroll.report.words import counted
 from deskroll.store import Run, RunInfo, find_run, paths
-from deskroll.store.journal import Closed, CloseReason, DesktopChanged, Failed, Opened, Sealed, Started
+from deskroll.store.journal import Closed, CloseReason, DesktopChanged, Failed, GroupClosed, Opened, Sealed, Started
 from deskroll.store.results import known_questions
 from deskroll.types import Episode, EpisodeKey
 
@@ -96,7 +96,10 @@ class Results:
     def summary(self) -> Summary:
         """What the run came to."""
         whole = self.run.index.plan_is_whole
-        return summarise(self.planned, self.outcomes, plan=self.plan, retried=self.retried, whole=whole)
+        groups = [
+            str(each.end) for each in self.run.index.groups.values() if isinstance(each, GroupClosed) and each.end
+        ]
+        return summarise(self.planned, self.outcomes, plan=self.plan, retried=self.retried, groups=groups, whole=whole)
 
 
 def _plan(run: Run) -> list[Plan]:

@@ -41,32 +41,35 @@ def summarise(
     *,
     plan: Iterable[Plan] = (),
     retried: Iterable[Episode] = (),
+    groups: Iterable[str] = (),
     whole: bool = True,
 ) -> Summary:
     """Sum up outcomes, one for each episode that has any.
 
     `planned` is the number of all planned episodes; `plan` says how they spread over domains and phases, where that is
     to be shown. `retried` are attempts that failed and were tried again, or were stopped with the run: they count for
-    time, cost and failures only. `whole` says whether all is planned that was to be.
+    time, cost and failures only. `groups` says how each group ended, `whole` whether all is planned that was to be.
     """
-    outcomes, shares, without = list(episodes), list(plan), list(retried)
+    ended, shares, without = list(episodes), list(plan), list(retried)
+    outcomes = [each for each in ended if not each.given_up]
     failed = [each for each in without if each.failure is None or each.failure.failure_class is not _CANCELLED]
-    attempts = outcomes + without
+    attempts = [each for each in ended if each.seconds or not each.given_up] + without
     wall = time_under_way(attempts)
-    samples = max(map(len, by_group(outcomes).values()), default=0)
-    overall = tally("all", planned, outcomes)
-    phases = _parts(outcomes, lambda episode: episode.key.phase, [(each.phase, each.episodes) for each in shares])
+    samples = max(map(len, by_group(ended).values()), default=0)
+    overall = tally("all", planned, ended)
+    phases = _parts(ended, lambda episode: episode.key.phase, [(each.phase, each.episodes) for each in shares])
     return Summary(
-        finished=whole and len(outcomes) >= planned,
+        finished=whole and len(ended) >= planned,
         overall=overall,
         domains=_parts(
-            outcomes,
+            ended,
             lambda episode: episode.domain or NO_DOMAIN,
             [(each.domain or NO_DOMAIN, each.episodes) for each in shares],
         ),
         phases=phases if len(phases) > 1 else (),
         tasks=len(by_task(outcomes)),
         samples=samples,
+        groups=dict(Counter(groups).most_common()) if samples > 1 else {},
         pass_at_k=pass_at_k(outcomes),
         stops=dict(Counter(episode.stop.value for episode in outcomes).most_common()),
         failures=failure_counts(outcomes, failed),
@@ -88,7 +91,8 @@ def tally(name: str, planned: int | None, episodes: Sequence[Episode]) -> Tally:
     scored: dict[tuple[str, str], list[float]] = defaultdict(list)
     won: dict[tuple[str, str], list[float]] = defaultdict(list)
     unscored: Counter[str] = Counter()
-    for episode in episodes:
+    tried = [each for each in episodes if not each.given_up]
+    for episode in tried:
         score, task = episode.points, (episode.key.phase, episode.key.task)
         attempted[task].append(float(episode.success))
         if score is None:
@@ -99,10 +103,11 @@ def tally(name: str, planned: int | None, episodes: Sequence[Episode]) -> Tally:
     return Tally(
         name=name,
         planned=planned,
-        attempted=len(episodes),
-        scored=len(episodes) - unscored.total(),
+        attempted=len(tried),
+        scored=len(tried) - unscored.total(),
         unscored=unscored.total(),
         unscored_by=dict(unscored.most_common()),
+        given_up=len(episodes) - len(tried),
         successes=round(sum(map(sum, won.values()))),
         over_attempted=_rate(list(attempted.values())),
         over_scored=_rate(list(won.values())),
@@ -201,10 +206,11 @@ def _is_compared(score: Score) -> bool:
 def _notes(overall: Tally, whole: bool) -> Iterable[str]:
     if not whole:
         yield "Not all episodes of the run are planned yet: what is shown is a part of it."
-    if overall.planned is not None and overall.attempted < overall.planned:
-        have = "has" if overall.attempted == 1 else "have"
+    ended = overall.attempted + overall.given_up
+    if overall.planned is not None and ended < overall.planned:
+        have = "has" if ended == 1 else "have"
         yield (
-            f"The run is not finished: {overall.attempted:,} of {counted(overall.planned, 'planned episode')} {have} "
+            f"The run is not finished: {ended:,} of {counted(overall.planned, 'planned episode')} {have} "
             "an outcome; the others count nowhere."
         )
     if overall.unscored:
@@ -216,6 +222,12 @@ def _notes(overall: Tally, whole: bool) -> Iterable[str]:
                 if one
                 else "have no score: over attempted they count as no success, over scored they are left out."
             )
+        )
+    if overall.given_up:
+        were = "was" if overall.given_up == 1 else "were"
+        yield (
+            f"{counted(overall.given_up, 'episode')} {were} given up by the policy of their group, and count neither "
+            "as attempted nor as scored."
         )
     if overall.over_attempted.method is Method.WILSON_BY_TASK:
         yield (

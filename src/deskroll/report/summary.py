@@ -40,11 +40,13 @@ class Tally(Record, frozen=True):
     planned: int | None
     """Episodes that are to be run; null where a part's share of the plan is not known."""
     attempted: int
-    """Planned episodes that have an outcome, scored or not."""
+    """Planned episodes that have an outcome, scored or not; without those that were given up."""
     scored: int
     unscored: int
     unscored_by: dict[str, int]
     """Whose fault it was that there is no score; `cancelled` and `no_score` where nothing failed."""
+    given_up: int
+    """Episodes that the policy of their group did not want any more: neither attempted nor scored."""
     successes: int
     """Episodes with a score of 1."""
     over_attempted: Estimate
@@ -147,6 +149,8 @@ class Summary(Record, frozen=True):
     tasks: int
     samples: int
     """The most samples that any task has in one round."""
+    groups: dict[str, int]
+    """How groups ended (complete, no_signal, ...); empty where every task has a single sample."""
     pass_at_k: tuple[PassAtK, ...]
     """Empty where every task has a single sample."""
     stops: dict[str, int]

@@ -272,6 +272,7 @@ def _totals(summary: Summary) -> Table:
     stopped = f", {summary.stopped:,} stopped with the run" if summary.stopped else ""
     attempts = f"{words.counted(used.attempts, 'attempt')} ({summary.retried:,} retried{stopped})"
     lines = {
+        "groups": words.listed(summary.groups).replace("_", " "),
         "stopped by": words.listed(summary.stops) or "nothing yet",
         "time": f"{words.duration(summary.wall_s)} under way{speed}; {attempts}",
         "model": f"{words.counted(used.model_calls, 'call')}, {words.tokens(used.prompt_tokens)} tokens in, "

@@ -18,7 +18,7 @@ from deskroll.rollout.spec import EpisodeLimits, EpisodeSpec
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 FREE = frozenset({
     "num_rollouts", "max_concurrent_rollouts", "reserved", "num_vms", "min_vms", "pool", "pool_wait",
-    "resource_timeout", "retries", "backend", "backend_options", "workers", "worker_memory_mb", "hang_after",
+    "resource_timeout", "retries", "policy", "backend", "backend_options", "workers", "worker_memory_mb", "hang_after",
     "isolated_workers", "watchdog", "metrics", "events", "telemetry", "output_dir", "run_id", "tasks", "tasks_root",
     "only", "limit",
 })  # fmt: skip
@@ -102,7 +102,7 @@ class Resources(WorkerSettings, PoolSettings):
     max_concurrent_rollouts: int | None = Field(default=None, ge=1)
     """The most groups in flight; none: as many as episodes."""
     reserved: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
-    """Episodes in flight that are kept for a phase, by its name."""
+    """Episodes in flight that are kept for a phase, by its name; and as many groups as these come to."""
     provider: str = "auto"
     """What kind of desktops: auto, or one that `deskroll plugins ls` shows."""
     provider_options: dict[str, str] = Field(default_factory=dict)
@@ -140,10 +140,10 @@ class Resources(WorkerSettings, PoolSettings):
 
     @model_validator(mode="after")
     def _check_reserved(self) -> Self:
-        for name in ("num_rollouts", "max_concurrent_rollouts"):
-            most, reserved = getattr(self, name), sum(self.reserved.values())
-            if most is not None and reserved > most:
-                raise ValueError(f"reserved asks for {reserved}, and {name} is {most}: reserve fewer, or raise {name}")
+        if (reserved := sum(self.reserved.values())) > self.num_rollouts:
+            raise ValueError(
+                f"reserved asks for {reserved}, and num_rollouts is {self.num_rollouts}: reserve fewer, or raise it"
+            )
         return self
 
 
@@ -165,6 +165,12 @@ class RunConfig(Resources, EpisodeSpec):
     run_id: str = ""
     """The run's name; empty: the time of its start."""
     limits: RunLimits = RunLimits()
+
+    @model_validator(mode="after")
+    def _check_policy(self) -> Self:
+        if misfit := self.policy.misfit(self.group_size, self.evaluate):
+            raise ValueError(f"{misfit} (group_size is {self.group_size})")
+        return self
 
     @field_validator("run_id")
     @classmethod

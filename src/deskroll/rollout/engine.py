@@ -50,16 +50,20 @@ class JobStatus(Record, frozen=True, omit_defaults=False):
     stopping: bool
 
 
-class RunningJob(Protocol):
-    """A job that runs."""
+class Wanted(Protocol):
+    """Whoever has an attempt run."""
 
     @property
     def stopping(self) -> bool:
-        """Whether it starts nothing more."""
+        """Whether it is not to begin any more."""
 
     @property
     def ended_now(self) -> bool:
-        """Whether it was told to end what runs, too."""
+        """Whether its job was told to end what runs, too."""
+
+
+class RunningJob(Protocol):
+    """A job that runs."""
 
     def status(self) -> JobStatus:
         """How it stands."""
@@ -112,14 +116,14 @@ class Engine:
         self._ended_now = False
         self._failure: DeskrollError | None = None
 
-    def begin(self, name: str, job: RunningJob) -> bool:
-        """A job begins; False: the engine was told to stop, and nothing begins any more."""
+    def begin(self, name: str, job: RunningJob, samples: int) -> bool:
+        """A job of groups of so many begins; False: the engine was told to stop, and nothing begins any more."""
         if self._failure is not None:
             raise self._failure
         if name in self.jobs:
             raise ConfigError(f"job {name!r} runs already; wait for its end, or give this one another name")
         if not self.stopping:
-            self.limits.open(name)
+            self.limits.open(name, samples)
             self.jobs[name] = job
         return not self.stopping
 
@@ -159,14 +163,14 @@ class Engine:
             job.fail(DeskrollError(f"the runtime was closed, and job {name!r} with it; a resume does the rest"))
         await asyncio.gather(*(job.cancel() for _, job in jobs))
 
-    async def dispatch(self, order: Order, job: RunningJob) -> Episode | None:
-        """Have one attempt of a job run; None: it was given back, or the job was stopped before it began."""
+    async def dispatch(self, order: Order, wanted: Wanted) -> Episode | None:
+        """Have one attempt run; None: it was given back, or was not wanted any more before it began."""
         key, attempt = name = (order.key, order.attempt)
         self.store.write(Started(key=key, attempt=attempt, epoch=self.store.epoch, at=time.time()))
         started, episode = time.time(), None
 
         async def carry() -> Episode | None:
-            if job.stopping:
+            if wanted.stopping:
                 return None
             self.running[name] = started  # in the same step in which the backend gets it: whoever stops it can
             return await self.backend.run(order)
@@ -180,7 +184,7 @@ class Engine:
         except asyncio.CancelledError:
             if not being_cancelled():
                 raise
-            episode = await self._end_under_way(order, carried, wanted=not job.ended_now)
+            episode = await self._end_under_way(order, carried, wanted=not wanted.ended_now)
         finally:
             if not carried.done():
                 carried.cancel()

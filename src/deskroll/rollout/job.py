@@ -70,12 +70,14 @@ class Job:
             raise ConfigError(
                 f"{job}: group_size is {group_size} and round is {round}; allowed: 1 and more, and 0 and more"
             )
+        self.spec: Final = spec if isinstance(spec, EpisodeSpec) else check(EpisodeSpec, spec, f"{job}: spec")
+        """What its episodes are made of."""
+        if misfit := self.spec.policy.misfit(group_size, self.spec.evaluate):
+            raise ConfigError(f"{job}: {misfit}")
         self.name: Final = name
         """The phase of its episodes' keys, e.g. eval, train, baseline. One job of a name runs at a time."""
         self.source: Final[Source] = read_tasks(source) if isinstance(source, Sequence) else source
         """A list of tasks, or batches of them as they come."""
-        self.spec: Final = spec if isinstance(spec, EpisodeSpec) else check(EpisodeSpec, spec, f"{job}: spec")
-        """What its episodes are made of."""
         self.group_size: Final = group_size
         """Episodes of each task."""
         self.round: Final = round

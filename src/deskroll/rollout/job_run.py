@@ -1,8 +1,7 @@
-"""JobRun: a job that runs: its groups under their permits, its episodes attempt after attempt, its results in the end.
+"""JobRun: a job that runs: what its source gives is planned, its groups run under their permits, and are handed out.
 
 Guarantees: every planned episode ends with exactly one sealed outcome, unless the job is stopped before that; what was
-stopped has none, and a resume does it. No permit is held while sleeping before a retry. Whatever ends a job, the jobs
-beside it go on.
+stopped has none, and a resume does it. Whatever ends a job, the jobs beside it go on.
 """
 
 from __future__ import annotations
@@ -18,33 +17,26 @@ from deskroll.errors import (
     BackgroundLost,
     ConfigError,
     DeskrollError,
-    FailureClass,
-    FailureKind,
     InputError,
     JobStopped,
-    ModelError,
     StoreError,
     plain,
 )
-from deskroll.events import AttemptRetried, EpisodeSealed, GroupBegun, GroupEnded, JobEnded, JobStarted
-from deskroll.rollout.cancelled import being_cancelled
+from deskroll.events import JobEnded, JobStarted
 from deskroll.rollout.engine import Engine, JobStatus
 from deskroll.rollout.group import GroupResult
+from deskroll.rollout.group_run import GroupRun
 from deskroll.rollout.job import Batch, Job
+from deskroll.rollout.job_state import JobState
 from deskroll.rollout.limits import GroupPermit, Ticket
-from deskroll.rollout.orders import AttemptName, Order
-from deskroll.rollout.plan import Group, left_to_do, make_plan
-from deskroll.rollout.retry import Verdict, judge
+from deskroll.rollout.plan import Group, left_to_do, make_plan, members
 from deskroll.rollout.spec import Definition, EpisodeSpec
 from deskroll.rollout.tally import batch_planned
-from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed
-from deskroll.store.names import name_of
-from deskroll.types import Episode, EpisodeKey
+from deskroll.store.index import Outcome
+from deskroll.store.journal import GroupClosed
+from deskroll.types import Episode, EpisodeKey, GroupEnd
 
 _log = logging.getLogger(__name__)
-_NO_MODEL = 20
-"""So many attempts in a row (or twice what is in flight) must fail by the model's server for the job to stop."""
-
 
 Prepare = Callable[[Job, Batch], Awaitable[str]]
 """Checks tasks of a job and makes ready what they need, before they are planned; the digest of the spec, if noted."""
@@ -70,7 +62,7 @@ def start_job(engine: Engine, job: Job, prepare: Prepare = prepare_nothing, serv
     Where the engine was told to stop, it ends at once, and nothing of it is planned.
     """
     run = JobRun(job, engine, prepare, serve)
-    run.start(skip=not engine.begin(job.name, run))
+    run.start(skip=not engine.begin(job.name, run, job.group_size))
     return run
 
 
@@ -79,31 +71,23 @@ class JobRun:
 
     def __init__(self, job: Job, engine: Engine, prepare: Prepare, serve: Serve) -> None:
         self.job = job
-        self.definition = Definition.of(job.spec, job.folder)
-        """What orders name by its digest: with the code as it is now, and where its models answer, once they do."""
+        self._state = JobState(job, engine)
         self._serving = self._defined = False
         self._engine = engine
         self._prepare = prepare
         self._serve = serve
-        self._retries = job.spec.retries
         self._results: asyncio.Queue[GroupResult | None] = asyncio.Queue()
         self._earlier: dict[EpisodeKey, Episode] = {}
         """Outcomes of this job that were there before, where somebody had to look, until they are handed out."""
         self._rounds: dict[int, set[str]] = {}
         """The tasks of each round, as far as they have come: as many names as the store's index has of them."""
         self._round = job.round
-        self._running: set[AttemptName] = set()
-        self._planned = self._done = 0
-        self._no_model = 0
-        """Attempts in a row that failed by the model's server."""
-        self._stopping = asyncio.Event()
+        self._waiting = 0
+        """Groups that wait for their permits."""
+        self._granted = asyncio.Event()
         self._stopped_by_others = False
-        """Whether that is so by somebody else's wish alone."""
+        """Whether it is stopped by somebody else's wish alone."""
         self._source_ended = False
-        self._finishing: asyncio.Future[int] | None = None
-        """How many attempts had begun when it was told to stop."""
-        self.ended_now = False
-        """Whether it was told to end what runs, too."""
         self._error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         self._iterated = False
@@ -137,14 +121,20 @@ class JobRun:
         return [known[key] for plan in planned for key in plan.keys() if key in known]  # noqa: SIM118  (it is no dict)
 
     @property
+    def definition(self) -> Definition:
+        """What its orders name."""
+        return self._state.definition
+
+    @property
     def stopping(self) -> bool:
         """Whether nothing new is started any more."""
-        return self._stopping.is_set()
+        return self._state.stopping
 
     @property
     def unstarted(self) -> int:
         """How many episodes have no outcome and no attempt that runs."""
-        return self._planned - self._done - len(self._running)
+        state = self._state
+        return state.planned - state.done - len(state.running)
 
     def status(self) -> JobStatus:
         """How it stands."""
@@ -153,9 +143,9 @@ class JobRun:
             group_size=self.job.group_size,
             priority=self.job.priority,
             round=self._round,
-            planned=self._planned,
-            done=self._done,
-            in_flight=len(self._running),
+            planned=self._state.planned,
+            done=self._state.done,
+            in_flight=len(self._state.running),
             stopping=self.stopping,
         )
 
@@ -170,18 +160,11 @@ class JobRun:
         self._stopped_by_others = by_others and (self._stopped_by_others or not self.stopping)
         if self._serving:
             self._task.cancel()  # its models need not answer any more, and nothing is planned
-        self._stopping.set()
-        self._engine.limits.close(self.job.name)
-        if self._finishing is None:
-            self._finishing = self._engine.backend.give_back(set(self._running))
-        if now:
-            self.ended_now = True
-            for key, attempt in list(self._running):
-                self._engine.backend.stop(key, attempt, None)
+        self._state.stop(now=now)
 
     async def finishing(self) -> int:
         """How many attempts come to their end, once it was told to stop."""
-        return 0 if self._finishing is None else await asyncio.shield(self._finishing)
+        return 0 if self._state.finishing is None else await asyncio.shield(self._state.finishing)
 
     def fail(self, error: BaseException) -> None:
         """End it with this error."""
@@ -220,7 +203,7 @@ class JobRun:
         del self._engine.jobs[self.job.name]
         if self._defined:
             self._engine.release(self.definition)
-        if self._stopped_by_others and not (self._source_ended and self._done == self._planned):
+        if self._stopped_by_others and not (self._source_ended and self._state.done == self._state.planned):
             self._error = self._error or self._stopped()
         self._engine.sink.emit(JobEnded(phase=self.job.name, round=self._round))
         self._results.put_nowait(None)
@@ -229,8 +212,8 @@ class JobRun:
 
     def _stopped(self) -> JobStopped:
         tasks = self.job.source if isinstance(self.job.source, Sequence) else ()
-        planned = max(self._planned, len(tasks) * self.job.group_size)
-        done = f"{self._done} of {planned} episodes" if planned else "nothing"
+        planned = max(self._state.planned, len(tasks) * self.job.group_size)
+        done = f"{self._state.done} of {planned} episodes" if planned else "nothing"
         return JobStopped(
             f"job {plain(self.job.name)!r} was stopped by somebody else (deskroll status --stop): {done} done. That is "
             f"kept in {self._engine.store.storage.root}: open a Runtime on that store again and run the job on it, and "
@@ -243,18 +226,26 @@ class JobRun:
                 groups = await self._plan(batch)
                 tickets = [(-self.job.priority, next(self._engine.tickets)) for _ in groups]
                 for group, ticket in zip(groups, tickets, strict=True):
-                    permit = GroupPermit(self._engine.limits.groups, self.job.name, ticket)
-                    if not await permit.enter(len(group.keys)):
+                    # As many wait as may be granted at once: else a younger job's group would slip in between.
+                    await self._wait_until_fewer(self._engine.limits.groups.most)
+                    if self.stopping:
                         return
-                    running = work.create_task(self._run_group(group, batch.round, permit, ticket))
-                    running.add_done_callback(lambda _, permit=permit: permit.abandon())  # type: ignore[misc]
+                    self._waiting += 1
+                    work.create_task(self._run_group(group, batch.round, ticket))
+                await self._wait_until_fewer(1)  # the next batch is asked for when all of this one has its permits
+
+    async def _wait_until_fewer(self, groups: int) -> None:
+        """Wait until fewer groups than that wait for their permits."""
+        while self._waiting >= groups:
+            self._granted.clear()
+            await self._granted.wait()
 
     async def _define(self) -> None:
         """Wait for its models to answer, and have the backend know what orders will name."""
         self._serving = True
         spec = await self._serve(self.job.spec)
         self._serving = False
-        self.definition = Definition.of(spec, self.job.folder, self.definition.plug_ins)
+        self._state.definition = Definition.of(spec, self.job.folder, self.definition.plug_ins)
         self._engine.define(self.definition)
         self._defined = True
 
@@ -264,7 +255,7 @@ class JobRun:
             yield Batch(tasks=tuple(self.job.source), round=self.job.round, whole=True)
             self._source_ended = True
             return
-        source, stopping = aiter(self.job.source), asyncio.ensure_future(self._stopping.wait())
+        source, stopping = aiter(self.job.source), asyncio.ensure_future(self._state.stopped.wait())
         try:
             while True:
                 following = asyncio.ensure_future(_next(source))
@@ -296,16 +287,15 @@ class JobRun:
         spec = await self._prepare(self.job, batch)
         groups = make_plan(engine.store, name, batch.round, batch.tasks, samples, whole=batch.whole, spec=spec)
         self._round = batch.round
-        todo = {key for group in groups for key in group.keys}
-        done = (key for group in groups for key in _members(self.job, group, batch.round) if key not in todo)
-        before = [outcome for key in done if (outcome := engine.store.index.outcome(key)) is not None]
-        self._planned += len(groups) * samples
-        self._done += len(before)
+        before = [outcome for group in groups for outcome in self._outcomes_before(group, batch.round)]
+        self._state.planned += len(groups) * samples
+        self._state.done += len(before)
         own = sum(engine.store.index.written_here(outcome.key) for outcome in before)
         engine.sink.emit(batch_planned(name, batch.round, len(groups) * samples, before, own=own, first=first))
         for group in groups:
             if not group.keys:
-                await self._hand_out(group, batch.round, {}, resumed=True)
+                end, closed_at = self._end_before(group, batch.round)
+                await self._hand_out(group, batch.round, end, closed_at)
         return [group for group in groups if group.keys]
 
     def _refuse_twice(self, batch: Batch) -> None:
@@ -318,182 +308,75 @@ class JobRun:
                 )
             known.add(task.id)
 
+    def _outcomes_before(self, group: Group, round_: int) -> list[Outcome]:
+        """Outcomes of a group's members that are not to be run."""
+        index, keys = self._engine.store.index, set(group.keys)
+        known = (index.outcome(key) for key in self._members(group, round_) if key not in keys)
+        return [outcome for outcome in known if outcome is not None]
+
+    def _end_before(self, group: Group, round_: int) -> tuple[GroupEnd, float]:
+        """Why and when a group was closed that an earlier start finished; now, where it died before it said so."""
+        name, task, store = self.job.name, group.task.id, self._engine.store
+        closed = store.index.groups.get((name, round_, task))
+        if isinstance(closed, GroupClosed) and closed.end not in (None, GroupEnd.STOPPED):
+            return closed.end, closed.at
+        before, now = self._outcomes_before(group, round_), time.time()
+        scores = [score for outcome in before if (score := outcome.points) is not None]
+        policy, size = self.job.spec.policy, self.job.group_size
+        end = policy.decide(size, scores, size - len(scores)) or GroupEnd.COMPLETE
+        store.write(GroupClosed(phase=name, round=round_, task=task, at=now, end=end))
+        return end, now
+
     async def _hand_out(
-        self, group: Group, round_: int, outcomes: Mapping[EpisodeKey, Episode], *, resumed: bool = False
+        self, group: Group, round_: int, end: GroupEnd, at: float, outcomes: Mapping[EpisodeKey, Episode] | None = None
     ) -> None:
         """Give a group that has finished to whoever runs the job, with what was done of it before."""
-        keys = _members(self.job, group, round_)
-        if any(key not in outcomes and key not in self._earlier for key in keys):
+        found, keys = outcomes or {}, self._members(group, round_)
+        await self._look_up([key for key in keys if key not in found])
+        episodes = tuple(found.get(key) or self._earlier.pop(key) for key in keys)
+        self._results.put_nowait(
+            GroupResult(
+                phase=self.job.name, round=round_, task=group.task, episodes=episodes, end=end, closed_at=at,
+                resumed=outcomes is None,
+            )
+        )  # fmt: skip
+
+    async def _look_up(self, keys: Sequence[EpisodeKey]) -> list[Episode]:
+        """Outcomes of earlier starts in full."""
+        if any(key not in self._earlier for key in keys):
             known = await self._engine.store.outcomes()
             self._earlier = {each.key: each for each in known if each.key.phase == self.job.name}
-        episodes = tuple(outcomes.get(key) or self._earlier.pop(key) for key in keys)
-        self._results.put_nowait(
-            GroupResult(phase=self.job.name, round=round_, task=group.task, episodes=episodes, resumed=resumed)
-        )
+        return [self._earlier[key] for key in keys]
 
-    async def _run_group(self, group: Group, round_: int, permit: GroupPermit, ticket: Ticket) -> None:
-        key, store = group.keys[0], self._engine.store
-        if len(group.keys) > 1:  # of a group of one, the records of its episode say all
-            store.write(GroupOpened(phase=key.phase, round=key.round, task=key.task, at=time.time()))
-            self._engine.sink.emit(GroupBegun(phase=key.phase, round=key.round, task=key.task))
-        left, outcomes = len(group.keys), dict[EpisodeKey, Episode]()
-
-        async def member(each: EpisodeKey) -> None:
-            nonlocal left
-            inside = _Inside(permit)
-            try:
-                if (outcome := await self._run_episode(each, group, inside, ticket)) is not None:
-                    outcomes[each] = outcome
-            finally:
-                left -= 1
-                # Before the permit is free, so that no more groups are open than there are permits.
-                if not left and len(group.keys) > 1:
-                    done = len(outcomes) == len(group.keys)
-                    why = "finished" if done else "stopped"
-                    closed = GroupClosed(phase=key.phase, round=key.round, task=key.task, at=time.time(), why=why)
-                    with contextlib.suppress(StoreError):  # where nothing can be written, the run ends by that
-                        store.write(closed)
-                    ended = GroupEnded(phase=key.phase, round=key.round, task=key.task, finished=done)
-                    self._engine.sink.emit(ended)
-                inside.leave()
-
-        if len(group.keys) == 1:
-            await member(key)
-        else:
-            async with asyncio.TaskGroup() as work:
-                for each in group.keys:
-                    work.create_task(member(each))
-        if len(outcomes) == len(group.keys):
-            await self._hand_out(group, round_, outcomes)
-
-    async def _run_episode(self, key: EpisodeKey, group: Group, inside: _Inside, ticket: Ticket) -> Episode | None:
-        """Attempt after attempt, until there is an outcome or a stop; the group's permit is held already."""
-        history = list(self._engine.history.pop(key, ()))
+    async def _run_group(self, group: Group, round_: int, ticket: Ticket) -> None:
+        permit = GroupPermit(self._engine.limits.groups, self.job.name, ticket)
         try:
-            return await self._attempt_until_sealed(key, group, inside, ticket, history)
+            entered = await permit.enter(len(group.keys))
+            self._waiting -= 1
+            self._granted.set()
+            if not entered:
+                return
+            run = GroupRun(group, self._state, permit, ticket)
+            await run.run(*await self._earlier_of(group, round_))
         finally:
-            told = [each for each in history if not _is_stop(each)]
-            if told and self._engine.store.index.outcome(key) is None:
-                self._engine.history[key] = told  # for the next job that does it
+            permit.abandon()
+        if run.end is not GroupEnd.STOPPED:
+            await self._hand_out(group, round_, run.end, run.closed_at, run.outcomes)
 
-    async def _attempt_until_sealed(
-        self, key: EpisodeKey, group: Group, inside: _Inside, ticket: Ticket, history: list[Episode]
-    ) -> Episode | None:
-        verdict = Verdict(again=True, isolated=bool(history) and _is_crash(history[-1]))
-        while True:
-            episode = await self._attempt(key, group, ticket, isolated=verdict.isolated)
-            if episode is None:
-                return None
-            history.append(await self._engine.examine(episode))
-            self._stop_if_no_model(episode)
-            verdict = judge(history, self._retries, alone=verdict.isolated, dice=self._engine.dice)
-            outcome = self._record(episode, history[-1], verdict)
-            if outcome is not None or not verdict.again or self.stopping or being_cancelled():
-                return outcome
-            _log.info(
-                "%s: %s; again in %.1f s", name_of(episode.key, episode.attempt), episode.score.reason, verdict.pause
-            )
-            inside.leave()
-            await self._pause(verdict.pause)
-            if not await inside.enter():
-                return None
+    async def _earlier_of(self, group: Group, round_: int) -> tuple[Sequence[Outcome], Sequence[float]]:
+        """Outcomes of a group's members that earlier starts did, and how long these took, where that matters."""
+        before = self._outcomes_before(group, round_)
+        if not before or self.job.spec.policy.straggler_factor is None:
+            return before, ()
+        known = await self._look_up([each.key for each in before])
+        return before, [each.ended_at - each.started_at for each in known if each.points is not None]
 
-    def _record(self, episode: Episode, judged: Episode, verdict: Verdict) -> Episode | None:
-        """Write down what became of an attempt, and tell who wants to know; the outcome, where it is one."""
-        engine, outcome = self._engine, None
-        if verdict.seal is not None:
-            outcome = episode if verdict.seal is judged else verdict.seal  # as its own files have it
-            engine.store.write(Sealed(episode=outcome, epoch=engine.store.epoch))
-            self._done += 1
-            failure = outcome.failure.failure_class if outcome.failure else None
-            score = outcome.score.value
-            engine.sink.emit(EpisodeSealed(key=outcome.key, attempt=outcome.attempt, score=score, failure=failure))
-        else:
-            engine.store.write(Failed(episode=judged, epoch=engine.store.epoch, retry_in_s=verdict.pause))
-            if verdict.again:
-                engine.sink.emit(AttemptRetried.of(judged, verdict.pause))
-        for tell in engine.on_judged:
-            tell(episode, verdict.again)
-        return outcome
-
-    def _stop_if_no_model(self, episode: Episode) -> None:
-        """Where the model's server answers nobody, no other episode shall be spent on it."""
-        failure = episode.failure
-        if failure is None or failure.failure_class is not FailureClass.MODEL:
-            self._no_model = 0
-            return
-        self._no_model += 1
-        forbidden = failure.kind is FailureKind.MODEL_FORBIDDEN
-        if forbidden or self._no_model > max(_NO_MODEL, 2 * self._engine.limits.episodes.most):
-            self._engine.store.write(Failed(episode=episode, epoch=self._engine.store.epoch))
-            self.stop()  # whoever has just got this one's permit asks for nothing any more
-            many = "" if forbidden else f"{self._no_model} attempts in a row failed by the model's server; the last: "
-            raise ModelError(f"{many}{failure.message}; the run stops here: mend that, and resume it")
-
-    async def _pause(self, seconds: float) -> None:
-        """Sleep, but no longer than the job goes on."""
-        if seconds > 0:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), seconds)
-
-    async def _attempt(self, key: EpisodeKey, group: Group, ticket: Ticket, *, isolated: bool) -> Episode | None:
-        """One attempt, under its permit; None where the job is stopped before it has begun."""
-        asked = time.monotonic()
-        permits = self._engine.limits.episodes
-        if not await permits.acquire(key.phase, ticket):
-            return None
-        try:
-            waited = round(time.monotonic() - asked, 5)
-            attempt = await self._engine.store.next_attempt(key)
-            if self.stopping:  # that may have taken a while
-                return None
-            order = Order(
-                key=key, attempt=attempt, task=group.task, spec=self.definition.digest, priority=self.job.priority,
-                isolated=isolated, waited_s=waited, sampling=self.job.sampling,
-            )  # fmt: skip
-            self._running.add((key, attempt))
-            try:
-                return await self._engine.dispatch(order, self)
-            finally:
-                self._running.discard((key, attempt))
-        finally:
-            permits.release(key.phase)
-
-
-class _Inside:
-    """One member's share in its group's permit: left once, however the episode ends."""
-
-    def __init__(self, permit: GroupPermit) -> None:
-        self._permit = permit
-        self._inside = True
-
-    async def enter(self) -> bool:
-        self._inside = await self._permit.enter()
-        return self._inside
-
-    def leave(self) -> None:
-        if self._inside:
-            self._inside = False
-            self._permit.leave()
+    def _members(self, group: Group, round_: int) -> list[EpisodeKey]:
+        return members(self.job.name, round_, group.task.id, self.job.group_size)
 
 
 async def _next(source: AsyncIterator[Batch]) -> Batch | None:
     return await anext(source, None)
-
-
-def _members(job: Job, group: Group, round_: int) -> list[EpisodeKey]:
-    """Every episode of a group."""
-    return [
-        EpisodeKey(phase=job.name, round=round_, task=group.task.id, sample=sample) for sample in range(job.group_size)
-    ]
-
-
-def _is_stop(episode: Episode) -> bool:
-    return episode.failure is not None and episode.failure.failure_class is FailureClass.CANCELLED
-
-
-def _is_crash(episode: Episode) -> bool:
-    return episode.failure is not None and episode.failure.failure_class is FailureClass.WORKER
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,8 +1,9 @@
 """Permits: how many episodes and how many groups may be in flight, over every phase that shares an engine.
 
 Guarantees: never more than the limit, whoever asks; whoever waits is served by its ticket (its job's priority, then its
-group's place among all that were planned); a share that is reserved for a phase is not given to another one; limits may
-change at any time. Order of acquiring: group, then episode. Nobody who sleeps before a retry holds either.
+group's place among all that were planned); a share that is reserved for a phase, in episodes, is not given to another
+one, nor are as many groups as it comes to; limits may change at any time. Order of acquiring: group, then episode.
+Nobody who sleeps before a retry holds either.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class Permits:
         self._used: Counter[str] = Counter()
         self._waiting: dict[str, list[tuple[Ticket, int, asyncio.Future[bool]]]] = {}
         self._arrivals = itertools.count()
+        self._asking: dict[object, asyncio.Future[bool]] = {}
+        """What somebody waits with who may be refused, by who it is."""
         self._closed: set[str] = set()
         """Phases that get none any more."""
         self.most = most
@@ -50,19 +53,29 @@ class Permits:
         """How many wait for one."""
         return sum(not each[2].done() for heap in self._waiting.values() for each in heap)
 
-    async def acquire(self, phase: str, ticket: Ticket) -> bool:
-        """Wait for a permit; False: none are given any more."""
+    async def acquire(self, phase: str, ticket: Ticket, holder: object = None) -> bool:
+        """Wait for a permit; False: none are given any more, or `holder`, whoever that is, was refused."""
         if phase in self._closed:
             return False
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting.setdefault(phase, []), (ticket, next(self._arrivals), future))
         self._grant()
+        if holder is not None and not future.done():
+            self._asking[holder] = future
         try:
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.result():
                 self.release(phase)  # it was granted in the same moment
             raise
+        finally:
+            self._asking.pop(holder, None)
+
+    def refuse(self, holder: object) -> None:
+        """Whoever waits under this name waits no longer, and gets none."""
+        future = self._asking.get(holder)
+        if future is not None and not future.done():
+            future.set_result(False)
 
     def release(self, phase: str) -> None:
         """Give one back."""
@@ -82,6 +95,18 @@ class Permits:
     def open(self, phase: str) -> None:
         """Give to this phase again."""
         self._closed.discard(phase)
+
+    def reserve(self, phase: str, share: int) -> None:
+        """Keep so many for a phase from now on; ConfigError where there are not as many, and nothing has changed."""
+        reserved = {**self._reserved, phase: share}
+        if sum(reserved.values()) > self.most:
+            raise ConfigError(
+                f"phase {phase!r} has {share} groups in flight for itself, others have "
+                f"{sum(reserved.values()) - share}, and there are {self.most} in all: reserve fewer, or raise "
+                "max_concurrent_rollouts"
+            )
+        self._reserved = reserved
+        self._grant()
 
     def resize(self, most: int) -> None:
         """Allow so many from now on; what is held beyond that is not taken away."""
@@ -145,14 +170,22 @@ class GroupPermit:
         self._ticket = ticket
         self._members = 0
         self._entering = asyncio.Lock()
+        self._closed = False
 
     async def enter(self, members: int = 1) -> bool:
-        """Come in; the first one waits for the permit. False: none are given any more."""
+        """Come in; the first one waits for the permit. False: none are given any more, or it is closed."""
         async with self._entering:
-            if self._members == 0 and not await self._permits.acquire(self._phase, self._ticket):
+            if self._closed:
+                return False
+            if self._members == 0 and not await self._permits.acquire(self._phase, self._ticket, self):
                 return False
             self._members += members
             return True
+
+    def close(self) -> None:
+        """Let nobody come in any more; whoever waits to is told so, and whoever is inside stays."""
+        self._closed = True
+        self._permits.refuse(self)
 
     def leave(self) -> None:
         """Go out; the last one gives the permit back."""
@@ -177,7 +210,9 @@ class Limits:
         reserved: Mapping[str, int] | None = None,
     ) -> None:
         self.episodes = Permits(num_rollouts, reserved)
-        self.groups = Permits(max_concurrent_rollouts or num_rollouts, reserved)
+        self._reserved = {phase: share for phase, share in (reserved or {}).items() if share}
+        # How many groups a share comes to is known with the phase's first job; until then the door is kept open.
+        self.groups = Permits(max_concurrent_rollouts or num_rollouts, dict.fromkeys(self._reserved, 1))
         self._follow = max_concurrent_rollouts is None
         self._tell()
 
@@ -201,8 +236,10 @@ class Limits:
         self.episodes.close(phase)
         self.groups.close(phase)
 
-    def open(self, phase: str) -> None:
-        """Start what belongs to this phase; ConfigError where nothing of it could ever start."""
+    def open(self, phase: str, samples: int = 1) -> None:
+        """Start what belongs to this phase, in groups of so many; ConfigError where nothing of it could ever start."""
+        if share := self._reserved.get(phase):
+            self.groups.reserve(phase, -(-share // samples))
         self.episodes.check_share(phase)
         self.groups.check_share(phase)
         self.episodes.open(phase)

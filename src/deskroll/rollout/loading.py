@@ -175,12 +175,16 @@ def _check_provider(config: RunConfig, wanted: Sequence[tuple[Task, DesktopSpec]
 
 def _check_reserved(config: RunConfig) -> None:
     """That something is left for the run itself: else it would wait for ever."""
-    most = min(config.num_rollouts, config.max_concurrent_rollouts or config.num_rollouts)
-    others = sum(kept for phase, kept in config.reserved.items() if phase != PHASE)
-    if others >= most:
+    others = {phase: kept for phase, kept in config.reserved.items() if kept and phase != PHASE}
+    if (kept := sum(others.values())) >= (most := config.num_rollouts):
         raise ConfigError(
-            f"reserved keeps {others} of {most} episodes in flight for other phases, and none for {PHASE!r}; "
+            f"reserved keeps {kept} of {most} episodes in flight for other phases, and none for {PHASE!r}; "
             f"reserve fewer, or raise num_rollouts"
+        )
+    if config.max_concurrent_rollouts is not None and len(others) >= config.max_concurrent_rollouts:
+        raise ConfigError(
+            f"reserved keeps a group in flight for each of {len(others)} other phases, and max_concurrent_rollouts is "
+            f"{config.max_concurrent_rollouts}: none is left for {PHASE!r}; reserve for fewer, or raise it"
         )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from deskroll.errors import FailureClass, InputError
 from deskroll.rollout.retry import is_infrastructure
 from deskroll.store import Index, RunStore
+from deskroll.store.index import Outcome
 from deskroll.store.journal import Failed, JournalRecord, Planned, Reopened, Sealed
 from deskroll.tasks import task_digest
 from deskroll.types import Episode, EpisodeKey, Record, Task
@@ -53,12 +54,30 @@ def failed_before(index: Index) -> dict[EpisodeKey, list[Episode]]:
     return failed
 
 
+def members(phase: str, round_: int, task: str, samples: int) -> list[EpisodeKey]:
+    """Every episode of a group."""
+    return [EpisodeKey(phase=phase, round=round_, task=task, sample=sample) for sample in range(samples)]
+
+
+def _unfinished(index: Index, group: Sequence[EpisodeKey]) -> list[EpisodeKey]:
+    """What of a group a start would run: what has no outcome, or one that infrastructure spoiled.
+
+    Where its policy gave members up, the group is over, and what was spoiled of it stays so.
+    """
+    known = [(key, index.outcome(key)) for key in group]
+    over = any(_is_given_up(outcome) for _, outcome in known if outcome is not None)
+    return [key for key, outcome in known if outcome is None or (is_infrastructure(outcome) and not over)]
+
+
+def _is_given_up(outcome: Outcome) -> bool:
+    return outcome.failure is not None and outcome.failure.failure_class is FailureClass.CANCELLED
+
+
 def left_to_do(index: Index, phase: str, round_: int, tasks: Sequence[Task], samples: int) -> dict[str, int]:
     """How many episodes of each task a start would run; tasks of which none is left are not in it."""
     left = {}
     for task in tasks:
-        keys = (EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample) for sample in range(samples))
-        if number := sum((known := index.outcome(key)) is None or is_infrastructure(known) for key in keys):
+        if number := len(_unfinished(index, members(phase, round_, task.id, samples))):
             left[task.id] = number
     return left
 
@@ -91,16 +110,11 @@ def make_plan(
                     revised=before is not None,
                 )
             )
-        keys = []
-        for sample in range(samples):
-            key = EpisodeKey(phase=phase, round=round_, task=task.id, sample=sample)
-            episode = store.index.outcome(key)
-            if episode is not None and is_infrastructure(episode):
+        keys = _unfinished(store.index, members(phase, round_, task.id, samples))
+        for key in keys:
+            if (episode := store.index.outcome(key)) is not None:
                 why = f"{episode.failure.failure_class if episode.failure else 'unscored'}: it is run again"
                 records.append(Reopened(key=key, epoch=store.epoch, at=time.time(), why=why))
-            elif episode is not None:
-                continue
-            keys.append(key)
         groups.append(Group(task=task, keys=tuple(keys)))
     if len({task.id for task in tasks}) != len(tasks):
         raise InputError("two tasks have the same id; ids must be unique")

@@ -12,6 +12,7 @@ env         `env` times                               not scored
 evaluator   `evaluator` times                         not scored
 worker      once, alone in a process                  not scored
 cancelled   never now; a resume does it               no outcome
+..          given up by its group's policy: never     not scored, and not counted
 """
 
 from __future__ import annotations
@@ -113,8 +114,9 @@ def doubt(episode: Episode) -> Episode:
 
 
 def is_infrastructure(episode: Outcome) -> bool:
-    """Whether an outcome is unscored for no fault of the agent: what a resume does again."""
-    return episode.score.value is None and episode.failure is not None
+    """Whether an outcome is unscored for no fault of the agent: what a resume does again. One given up is not."""
+    failure = episode.failure
+    return episode.score.value is None and failure is not None and failure.failure_class is not FailureClass.CANCELLED
 
 
 def _class(episode: Episode) -> FailureClass | None:

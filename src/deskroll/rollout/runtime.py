@@ -31,6 +31,7 @@ from deskroll.rollout.desktops import Desktops
 from deskroll.rollout.engine import Engine
 from deskroll.rollout.events import EventHub, RunState, open_hub
 from deskroll.rollout.folder import open_store
+from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.job_run import JobRun, Prepare, Serve, prepare_nothing, start_job
 from deskroll.rollout.leftovers import leaving_nothing
@@ -48,6 +49,8 @@ from deskroll.rollout.stopping import RUN_STOPS
 from deskroll.rollout.traces import Traces
 from deskroll.rollout.watchdog import Watchdog
 from deskroll.store import RunStore
+from deskroll.store.journal import GroupClosed
+from deskroll.types import GroupEnd
 
 _MOST_SHOWN = 200
 
@@ -178,6 +181,12 @@ class Runtime:
         self._traces.add(run.definition)
         self._group_size = job.group_size
         return run
+
+    def withhold(self, group: GroupResult) -> None:
+        """Note that a group which has finished is not used, for it is too old: its episodes keep their outcomes."""
+        self.store.write(
+            GroupClosed(phase=group.phase, round=group.round, task=group.task.id, at=time.time(), end=GroupEnd.WITHHELD)
+        )
 
     def stop(self, now: bool = False) -> None:
         """Start nothing more, of any job, and give back what has not begun; `now`: end what runs, too."""

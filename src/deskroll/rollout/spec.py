@@ -1,4 +1,5 @@
-"""EpisodeSpec: what the episodes of a job are made of: environment, agent, model with sampling, judge, limits, retries.
+"""EpisodeSpec: what the episodes of a job are made of: environment, agent, model with sampling, judge, limits, retries,
+group policy.
 
 People write it (a part of a run's settings, or in Python), the engine goes by it, and workers get it once, as a
 `Definition` under its digest, by which orders name it. Keys travel beside it, never in it.
@@ -15,6 +16,7 @@ from pydantic import Field
 from deskroll.config import Settings
 from deskroll.importing import file_digest
 from deskroll.models.settings import ModelSettings
+from deskroll.rollout.group_policy import GroupPolicy
 from deskroll.rollout.retry import Retries
 from deskroll.types import Record
 
@@ -57,6 +59,7 @@ class EpisodeSpec(Settings):
     """Whether attempts are judged; if not, they end unscored."""
     limits: EpisodeLimits = EpisodeLimits()
     retries: Retries = Retries()
+    policy: GroupPolicy = GroupPolicy()
 
     def of_task(self, env: str | None) -> tuple[str, dict[str, Any]]:
         """The environment of a task that names one, or none, and its options.

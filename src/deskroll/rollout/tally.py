@@ -11,6 +11,8 @@ from deskroll.store.index import Outcome
 from deskroll.types import EpisodeKey, Record, is_success
 
 _NO_FAILURE = "none"
+GIVEN_UP = "given_up"
+"""Among outcomes without a score: those that the policy of their group did not want any more."""
 
 
 class Standing(Record, frozen=True, omit_defaults=False):
@@ -39,7 +41,7 @@ class Standing(Record, frozen=True, omit_defaults=False):
     @property
     def failed(self) -> int:
         """Outcomes without a score because something failed, and not because nobody wanted one."""
-        return sum(count for failure, count in self.unscored.items() if failure != _NO_FAILURE)
+        return sum(count for failure, count in self.unscored.items() if failure not in (_NO_FAILURE, GIVEN_UP))
 
 
 class _Counts:
@@ -145,4 +147,6 @@ def batch_planned(
 
 
 def _class_of(failure: FailureClass | None) -> str:
+    if failure is FailureClass.CANCELLED:  # an outcome is that only where it was given up
+        return GIVEN_UP
     return _NO_FAILURE if failure is None else failure

@@ -1,8 +1,8 @@
 """Evidence: what a run's other files say of its outcomes, for a line of the journal that is damaged or doubted.
 
-Every attempt that became an outcome has an `episode.json` of the same content, and a line in `results.jsonl`. Only two
-kinds of outcome differ from their `episode.json`: one whose worker was lost has none, and where desktops died under an
-agent the journal blames the agent, which no single attempt can know.
+Every attempt that became an outcome has an `episode.json` of the same content, and a line in `results.jsonl`. Three
+kinds of outcome differ from their `episode.json`: one whose worker was lost has none; where desktops died under an
+agent the journal blames the agent, which no single attempt can know; one that its group gave up may never have run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def agree(sealed: Episode, stored: Episode) -> bool:
 
 def has_manifest(sealed: Episode) -> bool:
     """Whether the attempt of an outcome must have left an `episode.json`."""
-    return sealed.failure is None or sealed.failure.failure_class is not FailureClass.WORKER
+    made_here = (FailureClass.WORKER, FailureClass.CANCELLED)
+    return sealed.failure is None or sealed.failure.failure_class not in made_here
 
 
 class Evidence:

@@ -34,7 +34,7 @@ from deskroll.store.journal import (
     Started,
 )
 from deskroll.store.text import Text
-from deskroll.types import Episode, EpisodeKey, StopReason
+from deskroll.types import Episode, EpisodeKey, StopReason, points_of
 
 K = TypeVar("K", bound=JournalRecord)
 GroupKey = tuple[str, int, str]
@@ -61,6 +61,11 @@ class Brief(msgspec.Struct, frozen=True, gc=False):
     stop: StopReason
     score: BriefScore
     failure: BriefFailure | None = None
+
+    @property
+    def points(self) -> float | None:
+        """The score that counts; None where it is unscored."""
+        return points_of(self.score.value, self.failure.failure_class if self.failure is not None else None)
 
 
 class BriefSealed(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="sealed"):

@@ -17,7 +17,7 @@ from typing import TypeVar
 import msgspec
 
 from deskroll.errors import StoreError, plain
-from deskroll.types import Episode, EpisodeKey, Record
+from deskroll.types import Episode, EpisodeKey, GroupEnd, Record
 
 
 class CloseReason(enum.StrEnum):
@@ -79,13 +79,16 @@ class GroupOpened(Record, frozen=True, tag_field="type", tag="group_opened"):
 
 
 class GroupClosed(Record, frozen=True, tag_field="type", tag="group_closed"):
-    """The samples of a task are through, or given up."""
+    """The samples of a task are through: each has its outcome, unless it was stopped. The last such record counts."""
 
     phase: str
     round: int
     task: str
     at: float
     why: str = ""
+    """In words, where there is more to say than `end` does."""
+    end: GroupEnd | None = None
+    """None in journals of before there was such a thing; `why` is "finished" or "stopped" there."""
 
 
 class Started(Record, frozen=True, tag_field="type", tag="started"):
@@ -110,7 +113,8 @@ class Sealed(Record, frozen=True, tag_field="type", tag="sealed"):
     """The outcome of an episode: its attempt's files and manifest are durable.
 
     But for one whose failure is of class `worker`: its process was lost, so that the coordinator made the record, and
-    the folder holds what there was by then, without a manifest.
+    the folder holds what there was by then, without a manifest; and for one of class `cancelled`, which its group gave
+    up: its attempt was stopped, or never made (`attempt` 0: there was none at all).
     """
 
     episode: Episode

@@ -179,7 +179,7 @@ class PoolUnderTest(RuleBasedStateMachine):
             id=f"r{number}", spec=spec, client=client, group=group, plan=plan, priority=priority, arrived_at=self.now,
             deadline=None if patience is None else self.now + patience,
         )  # fmt: skip
-        known = self.groups.get((client, group))
+        known = self.groups.get((plan or client, group))
         if known is None or (not known.active and self.now - known.idle_since > TICKET_KEPT_S):
             known = Group(number)
         self.order[request.id] = (-priority, known.ticket if group else number, number)
@@ -188,7 +188,7 @@ class PoolUnderTest(RuleBasedStateMachine):
         effects = self.roster.request(request, self.now)
         if not any(isinstance(effect, Refuse) and effect.request_id == request.id for effect in effects):
             known.active += 1  # a group's place is that of its first request that could wait
-            self.groups[client, group] = known
+            self.groups[plan or client, group] = known
         else:
             del self.made[request.id]
         self.do(effects)
@@ -202,7 +202,7 @@ class PoolUnderTest(RuleBasedStateMachine):
         """Neither waits nor holds any more."""
         request = self.made.pop(request_id, None)
         if request is not None:
-            group = self.groups[request.client, request.group]
+            group = self.groups[request.plan or request.client, request.group]
             group.active -= 1
             group.idle_since = self.now
 

@@ -90,6 +90,30 @@ async def test_a_client_has_the_interface_of_a_pool(service: tuple[SimPool, str]
                 pass
 
 
+async def test_a_group_of_a_plan_keeps_its_place_whichever_process_asks(open_pool: Open, tmp_path: Path) -> None:
+    pool, at = await open_pool(num_vms=1), f"unix:{tmp_path / 'pool.sock'}"
+    served: list[str] = []
+
+    async def hold(client: PoolClient, name: str) -> None:
+        async with client.lease(group=name[0]):
+            served.append(name)
+
+    async with (
+        PoolService(pool, Listen.parse(at)),
+        PoolClient(at, client="one", plan="run") as one,
+        PoolClient(at, client="two", plan="run") as two,
+        pool.lease(),
+        asyncio.TaskGroup() as tasks,
+    ):
+        for client, name in ((one, "a1"), (one, "b1"), (two, "a2"), (two, "b2"), (one, "a3")):
+            before = (await pool.status()).waiting
+            tasks.create_task(hold(client, name))
+            while (await pool.status()).waiting == before:  # one after the other, for their order matters
+                await settle()
+        tasks.create_task(pool.free(next(iter((await pool.status()).desktops)).id))
+    assert served == ["a1", "a2", "a3", "b1", "b2"]
+
+
 async def test_the_socket_is_ours_alone_and_goes_with_the_service(open_pool: Open, tmp_path: Path) -> None:
     path = tmp_path / "pool.sock"
     path.write_text("precious")

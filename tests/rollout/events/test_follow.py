@@ -46,7 +46,7 @@ from deskroll.rollout.control import Steering, serve_control
 from deskroll.rollout.events.batch import EventBatch
 from deskroll.rollout.events.hub import EventHub
 from deskroll.rollout.session import Session
-from deskroll.types import Stage
+from deskroll.types import GroupEnd, Stage
 from tests.rollout.conftest import ANSWER, CALCULATE, CLICK, DONE, INFEASIBLE, Runs, questions, script, until
 
 DESKTOPS = {
@@ -176,7 +176,7 @@ async def test_groups_limits_and_lost_workers_are_told(runs: Runs) -> None:
     assert "a test wants it gone" in died.reason
     assert [each.num_rollouts for each in follower.of(LimitsChanged)] == [7]
     assert [each.task for each in follower.of(GroupBegun)] == ["task-0"]
-    assert [each.finished for each in follower.of(GroupEnded)] == [False]
+    assert [each.end for each in follower.of(GroupEnded)] == [GroupEnd.STOPPED]
 
 
 async def test_who_comes_late_has_the_last_ones_first(runs: Runs) -> None:

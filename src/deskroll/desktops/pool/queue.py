@@ -36,7 +36,8 @@ class Request(Record, frozen=True):
     client: str = ""
     """Whose quota it counts against."""
     group: str = ""
-    """Requests of one group are served together, before those of groups that came later."""
+    """Requests of one group are served together, before those of groups that came later: of one plan's, where there
+    is one (a run asks from several processes), else of one client's."""
     plan: str = ""
     """Of which of the plans that were told (`expected.py`) it is a part."""
     priority: int = 0
@@ -200,7 +201,7 @@ class Queue:
     def _ticket(self, request: Request) -> int:
         if not request.group:
             return self._arrivals
-        key = (request.client, request.group)
+        key = _group_of(request)
         group = self._groups.get(key)
         if group is None or (not group.active and request.arrived_at - group.idle_since > TICKET_KEPT_S):
             group = self._groups[key] = _Group(self._arrivals)
@@ -211,7 +212,7 @@ class Queue:
         return group.ticket
 
     def _leave_group(self, request: Request, now: float) -> None:
-        group = self._groups.get((request.client, request.group))
+        group = self._groups.get(_group_of(request))
         if group is not None:
             group.active -= 1
             group.idle_since = now
@@ -234,6 +235,11 @@ class Queue:
         for places in (self._parked, self._in_line):
             if not places[client]:
                 del places[client]
+
+
+def _group_of(request: Request) -> tuple[str, str]:
+    """Whose group it is: that of a plan, whichever of its clients asks; else the client's own."""
+    return request.plan or request.client, request.group
 
 
 def _drop(places: dict[K, list[Place]], key: K, place: Place) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from deskroll.errors import ConfigError, MissingDependency
+from deskroll.errors import ConfigError, FailureClass, MissingDependency
 from deskroll.events import (
     AttemptDropped,
     AttemptEnded,
@@ -149,7 +149,7 @@ class Telemetry:
         if (trace := self._traces.pop(event.key, None)) is not None:
             if event.score is not None:
                 trace.episode.set_attribute("deskroll.score", event.score)
-            else:
+            elif event.failure is not FailureClass.CANCELLED:  # that one was given up, which is no error
                 trace.episode.set_status(StatusCode.ERROR, f"unscored: {event.failure}")
             trace.episode.end(_ns(event.at))
 
