@@ -79,6 +79,20 @@ async def test_a_limit_may_be_moved_and_does_not_outlive_its_block() -> None:
     assert troubles == [], "nobody tries to end what is over"
 
 
+async def test_a_limit_that_is_extended_holds_later_and_then_it_does() -> None:
+    async with time_limit(0.01) as limit:
+        limit.extend(0.1)
+        await until_it_has_run(0.05)
+    assert not limit.expired()
+    with pytest.raises(TimeoutError):
+        async with time_limit(0.01) as limit:
+            limit.extend(0.01)
+            await asyncio.Event().wait()
+    async with time_limit(None) as limit:
+        limit.extend(1.0)
+        assert limit.left is None
+
+
 async def test_what_the_block_raises_and_who_cancels_it_pass_through() -> None:
     with pytest.raises(TimeoutError, match="its own"):
         async with time_limit(60) as limit:

@@ -111,6 +111,11 @@ class time_limit:  # noqa: N801  (it is used like a function)
             self._end = running_time() + seconds
             self._set_timer(seconds)
 
+    def extend(self, seconds: float) -> None:
+        """So many seconds more than are left. Its timer stays: one that comes too early is set again."""
+        if self._end is not None:
+            self._end += seconds
+
     def _release(self) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -61,8 +61,7 @@ class TurnClock:
 
     def credit(self, seconds: float) -> None:
         """So much of the running time that has passed does not count."""
-        if (left := self._limit.left) is not None:
-            self._limit.allow(left + seconds)
+        self._limit.extend(seconds)
 
 
 class _Asking:
