@@ -125,6 +125,8 @@ class Beat(Record, frozen=True, tag="beat"):
     """A worker lives, and this is how it does."""
 
     vitals: Vitals
+    busy: float | None = None
+    """Of a core, what its attempts have used since the last one; None: that cannot be told."""
 
 
 class Happened(Record, frozen=True, tag="happened"):
