@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from deskroll.errors import InputError, ModelError
+from deskroll.models.base import ModelCall
+from deskroll.models.messages import Message
 from deskroll.models.router.roster import EndpointState
 from deskroll.models.scripted import Reloading, Trouble, Weights
 from deskroll.models.vllm.gpus import Gpu, read_gpus
