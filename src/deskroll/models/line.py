@@ -31,12 +31,14 @@ _MOST_MODELS = 16
 class Asked:
     """Whom one request goes to, and what becomes of it."""
 
-    __slots__ = ("error", "exchange", "outcome", "version")
+    __slots__ = ("error", "exchange", "outcome", "version", "version_end")
 
     def __init__(self, exchange: Exchange, version: str = "") -> None:
         self.exchange = exchange
         self.version = version
         """Of the weights that answer, where that is known; empty: as the answer says."""
+        self.version_end = ""
+        """After the block: of those that are there by then, where they are others."""
         self.outcome = Outcome.ABANDONED
         self.error = ""
 
@@ -113,8 +115,13 @@ class _Ticket:
         return self._asked
 
     async def __aexit__(self, *exc: object) -> None:
-        self._held.outcome, self._held.error = self._asked.outcome, self._asked.error
-        self._router.give_back(self._held)
+        held, asked = self._held, self._asked
+        held.outcome, held.error = asked.outcome, asked.error
+        tell = held.keeps and asked.outcome is Outcome.ANSWERED
+        self._router.give_back(held, tell=tell)
+        if tell:
+            await self._router.hear_version(held)
+            asked.version_end = held.version_end
 
     async def _wait(self) -> Held:
         """Most tickets come at once: only a longer wait is told, and all of it is nobody's time."""
@@ -183,6 +190,7 @@ class RoutedLine:
         models, model = self._servers.setdefault((held.url, held.key), {}), held.ticket.model
         known = next(iter(models.values()), None)
         made = models[model] = self._speak(read_address(held.url, "url", held.key), model, known)
+        made.names_sessions = held.takes_sessions
         if known is None and self._stack is not None:
             await self._stack.enter_async_context(made.endpoint)
         if len(models) > _MOST_MODELS:

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from deskroll.errors import InputError, ModelError
+from deskroll.models.base import ModelCall
+from deskroll.models.messages import Message
 from deskroll.models.router.roster import EndpointState
 from deskroll.models.scripted import Reloading, Trouble, Weights
 from deskroll.models.vllm.gpus import Gpu, read_gpus
+from deskroll.models.weights.refusal import CheckpointRefused
 from tests.models.vllm.askers import Askers, ask, fits
 from tests.models.vllm.scripted_pool import ScriptedServers, scripted_pool
 from tests.models.weights.files import one_file, safetensors
@@ -156,6 +159,66 @@ async def test_a_reload_that_does_nothing_or_fails_means_a_restart_on_the_new_fo
     assert "it is started again" in told[0]
 
 
+@pytest.mark.parametrize(("replicas", "rolling"), [(1, 1), (2, 1), (2, 0)])
+async def test_weights_with_which_no_server_starts_are_taken_back_and_the_last_good_ones_go_on(
+    base: Path, servers: ScriptedServers, replicas: int, rolling: int
+) -> None:
+    told: list[str] = []
+    weights = {"source": str(base.parent), "poll": 3600}
+    fields = {"replicas": replicas, "rolling": rolling, "weights": weights, "restarts": {"most": 0, "within": 600}}
+    async with scripted_pool(servers, base, told, **fields) as pool:
+        await pool.ready()
+        version(base, 1)
+        await pool.load_latest_model()
+        for server in servers.started:
+            server.scripted.trouble = Trouble(reload=Reloading.FAILS)
+        servers.unfit.add("step_2")
+        version(base, 2)
+        askers = Askers(pool, 4)
+        with pytest.raises(CheckpointRefused, match=r"version 2 in .*step_2: no server takes it: out of memory"):
+            await pool.load_latest_model()
+        await pool.ready()
+        await askers.more(20)
+        await askers.stop()
+        assert [(view.state, view.version) for view in pool.endpoints()] == [(EndpointState.UP, "1")] * replicas
+        assert {answer.version for answer in askers.answers} == {"1"}
+        assert all(fits(base, answer) for answer in askers.answers)
+        assert "no server takes it" in pool.checkpoint_info().refused
+        assert {each.deaths for each in (await pool.status()).replicas} == {0}, "it is the weights' fault"
+        assert sum("refused, and version 1 goes on" in line for line in told) == 1
+        assert not (await pool.load_latest_model()).changed, "it is not tried again"
+        version(base, 3)
+        assert (await pool.load_latest_model()).checkpoint.version == "3"
+
+
+async def test_weights_that_one_server_has_are_not_taken_back_for_another_that_dies(
+    base: Path, servers: ScriptedServers
+) -> None:
+    told: list[str] = []
+    weights = {"source": str(base.parent), "poll": 3600}
+    async with scripted_pool(
+        servers, base, told, replicas=2, weights=weights, restarts={"most": 1, "within": 600}
+    ) as pool:
+        await pool.ready()
+        servers.started[1].scripted.trouble = Trouble(reload=Reloading.FAILS)
+        version(base, 1)
+        servers.unfit.add("step_1")
+        assert (await pool.load_latest_model()).changed
+        assert [(view.state, view.version) for view in pool.endpoints()] == [(EndpointState.UP, "1")]
+        assert [each.state for each in (await pool.status()).replicas] == ["up", "given up"]
+
+
+async def test_the_newest_weights_at_the_start_may_be_unfit(base: Path, servers: ScriptedServers) -> None:
+    told: list[str] = []
+    version(base, 4)
+    servers.unfit.add("step_4")
+    async with scripted_pool(servers, base, told, weights={"source": str(base.parent), "poll": 3600}) as pool:
+        await pool.ready()
+        answer = await ask(pool)
+        assert (answer.version, fits(base, answer)) == ("0", True)
+    assert [each.folder.name for each in servers.started] == ["step_4", "step_4", "step_0"]
+
+
 async def test_a_reload_may_go_back_and_says_so(base: Path, servers: ScriptedServers) -> None:
     told: list[str] = []
     newer = version(base, 7)
@@ -190,7 +253,18 @@ async def test_open_requests_are_answered_whatever_becomes_of_them(base: Path, s
         await askers.stop()
     assert {answer.finish_reason for answer in askers.answers} == {"stop"}
     assert {answer.version for answer in askers.answers} == {"0", "1"}
-    assert mode == "keep" or all(fits(base, answer) for answer in askers.answers)
+    changed = [answer for answer in askers.answers if answer.version_end]
+    assert {(answer.version, answer.version_end) for answer in changed} == ({("0", "1")} if mode == "keep" else set())
+    assert all(fits(base, answer) != bool(answer.version_end) for answer in askers.answers)
+
+
+async def test_servers_are_told_who_asks(base: Path, servers: ScriptedServers) -> None:
+    async with scripted_pool(servers, base, []) as pool:
+        await pool.ready()
+        call = ModelCall(session="train/0/töne/2#1")
+        await pool.generate([Message.user("hello").sent], call=call)
+        await pool.generate([Message.user("hello").sent])
+        assert servers.started[0].scripted.sessions == ["", "train/0/t%C3%B6ne/2#1", ""], "the first was the warm-up"
 
 
 async def test_servers_come_and_go(base: Path, servers: ScriptedServers) -> None:

@@ -27,10 +27,12 @@ _LATER_S = 0.005
 class Held:
     """A ticket in use: `outcome` is what its endpoint is told of the request."""
 
-    def __init__(self, ticket: Ticket, url: str, key: str) -> None:
+    def __init__(self, ticket: Ticket, known: wire.Known) -> None:
         self.ticket = ticket
-        self.url = url
-        self.key = key
+        self.url = known.url
+        self.key = known.key
+        self.keeps = known.keeps
+        self.takes_sessions = known.takes_sessions
         self.outcome = Outcome.ABANDONED
         self.error = ""
         self.version_end = ""
@@ -88,9 +90,8 @@ class RouterClient:
             yield held
         finally:
             self.give_back(held, tell=tell)
-        if tell and self._frames is not None:
-            after = await self._wait_returned(held.ticket.id)
-            held.version_end = "" if after == held.ticket.version else after
+        if tell:
+            await self.hear_version(held)
 
     async def ask(self, session: str = "") -> Held:
         """Wait for a ticket; whoever has it gives it back."""
@@ -110,8 +111,7 @@ class RouterClient:
             raise
         finally:
             self._asked.pop(number, None)
-        known = self._known[ticket.endpoint]
-        return Held(ticket, known.url, known.key)
+        return Held(ticket, self._known[ticket.endpoint])
 
     def give_back(self, held: Held, *, tell: bool = False) -> None:
         """A request is over."""
@@ -122,6 +122,12 @@ class RouterClient:
         self._answered.append(ticket.id)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_LATER_S, self._send_answered)
+
+    async def hear_version(self, held: Held) -> None:
+        """What is served after a request, of which `give_back` has asked to be told."""
+        if self._frames is not None:
+            after = await self._wait_returned(held.ticket.id)
+            held.version_end = "" if after == held.ticket.version else after
 
     def end_session(self, session: str) -> None:
         """An attempt is over: where it was answered does not matter any more."""

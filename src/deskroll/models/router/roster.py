@@ -176,7 +176,7 @@ class Roster:
     def ready(self, name: str, now: float, *, model: str | None = None, version: str | None = None) -> None:
         """An endpoint may be asked, from now on or again; what it serves may be new."""
         endpoint = self._of(name)
-        endpoint.starting, endpoint.draining = False, endpoint.leaving
+        endpoint.starting, endpoint.draining, endpoint.last_error = False, endpoint.leaving, ""
         endpoint.model = endpoint.model if model is None else model
         endpoint.version = endpoint.version if version is None else version
         endpoint.circuit.note_answer(now)

@@ -35,6 +35,10 @@ class Server(Record, frozen=True):
     key: str = ""
     max_in_flight: int | None = None
     version: str = ""
+    keeps: bool = False
+    """Whether its weights may change while a request is open: then whoever gives a ticket back is told the version."""
+    takes_sessions: bool = False
+    """Whether it is a vLLM, which takes the name of whoever asks (the header X-Session-ID)."""
 
     def __repr__(self) -> str:
         return f"Server({self.url!r}, {self.model!r})"  # the key is in no message

@@ -105,7 +105,11 @@ class _Connection:
         server = self._router.server(answer.endpoint)
         if self._known.get(answer.endpoint) is not server:
             self._known[answer.endpoint] = server
-            self._send(wire.Known(endpoint=answer.endpoint, url=server.url, key=server.key))
+            known = wire.Known(
+                endpoint=answer.endpoint, url=server.url, key=server.key, keeps=server.keeps,
+                takes_sessions=server.takes_sessions,
+            )  # fmt: skip
+            self._send(known)
         self._send(wire.Granted(request=request, ticket=answer))
 
     def _send(self, message: wire.Downward) -> None:

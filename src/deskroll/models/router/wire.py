@@ -57,6 +57,9 @@ class Known(Record, frozen=True, tag="known"):
     endpoint: str
     url: str
     key: str = ""
+    keeps: bool = False
+    """See `Server`."""
+    takes_sessions: bool = False
 
     def __repr__(self) -> str:
         return f"Known({self.url!r})"  # the key is in no message
