@@ -40,7 +40,7 @@ from deskroll.rollout.main_thread import outlasting_main_thread
 from deskroll.rollout.models import Models
 from deskroll.rollout.opening import Opening
 from deskroll.rollout.orders import Activity, WorkerSetup
-from deskroll.rollout.plan import failed_before
+from deskroll.rollout.plan import failed_before, filled_before
 from deskroll.rollout.pool_watch import PoolWatch
 from deskroll.rollout.preparing import check_tasks, desktops_wanted, prepare_envs
 from deskroll.rollout.redaction import secrets_of
@@ -142,7 +142,9 @@ class Runtime:
                 await desktops.open(leases, all_told=True)
             backend = await stack.enter_async_context(_open_backend(resources, store, desktops, hub))
             limits = Limits(resources.num_rollouts, resources.max_concurrent_rollouts, resources.reserved)
-            engine = Engine(backend, store, limits, sink=hub, history=failed_before(store.index))
+            engine = Engine(
+                backend, store, limits, sink=hub, history=failed_before(store.index), filled=filled_before(store.index)
+            )
             store.index.forget_text()
             runtime = cls(resources, engine, desktops, hub, state, models=models, traces=traces, questions=questions)
             runtime._extension = extension

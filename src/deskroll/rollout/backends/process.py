@@ -143,8 +143,8 @@ class ProcessBackend(Backend):
         if (handle := self._of(key, attempt)) is not None:
             handle.stop(key, attempt, error, visit)
             return True
-        if visit is None:
-            self._unwanted[key, attempt] = error  # it waits for a worker
+        if visit is None and (key, attempt) in self._waiting:
+            self._unwanted[key, attempt] = error
         return False
 
     def give_back(self, attempts: Collection[AttemptName]) -> asyncio.Future[int]:
