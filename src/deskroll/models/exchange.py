@@ -16,7 +16,7 @@ from deskroll.errors import ModelError, plain
 from deskroll.models.base import ContextTooLong, EndpointLoad, ModelCall, ModelForbidden, ModelRefused
 from deskroll.models.body import Body
 from deskroll.models.dialect import Answered, Dialect, Request
-from deskroll.models.endpoint import Endpoint, Reply, Unreachable
+from deskroll.models.endpoint import Endpoint, Unreachable
 from deskroll.models.exact import InexactAnswer, inexact
 from deskroll.models.prices import Tariff
 from deskroll.models.retry import retry_after
@@ -75,7 +75,15 @@ class Exchange:
 
     async def ask(self, request: Request, sampling: Sampling, tries: int, call: ModelCall) -> Completion:
         """One request; raises `Failed` where another one may be answered, and `ModelError` where none will."""
-        status, headers, body = await self._exchange(request, call)
+        seconds, left = self._settings.timeout, left_of(call)
+        if left is not None:
+            seconds = min(seconds, max(0.0, left))
+        try:
+            told = self._headers(request, call)
+            status, headers, body = await self.endpoint.post(self._url, Body(request.parts), told, seconds)
+        except Unreachable as error:
+            outcome = Outcome.UNREACHABLE if error.unconnected else Outcome.FAILED
+            raise Failed(self.endpoint.hide_key(str(error)), outcome) from None
         if status != 200:
             raise self._refused(status, headers, body)
         known = Answered(
@@ -124,16 +132,6 @@ class Exchange:
     def who(self) -> str:
         """What is asked, and where."""
         return f"model {plain(self.model, 200)} at {self.address.shown}"
-
-    async def _exchange(self, request: Request, call: ModelCall) -> Reply:
-        seconds, left = self._settings.timeout, left_of(call)
-        if left is not None:
-            seconds = min(seconds, max(0.0, left))
-        try:
-            return await self.endpoint.post(self._url, Body(request.parts), self._headers(request, call), seconds)
-        except Unreachable as error:
-            outcome = Outcome.UNREACHABLE if error.unconnected else Outcome.FAILED
-            raise Failed(self.endpoint.hide_key(str(error)), outcome) from None
 
     def _headers(self, request: Request, call: ModelCall) -> Mapping[str, str] | None:
         if not (self.names_sessions and call.session):

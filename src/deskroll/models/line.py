@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from typing import Protocol
 
 from deskroll.clocks import running_time
@@ -22,7 +22,8 @@ from deskroll.models.router.client import Held, RouterClient
 from deskroll.models.router.roster import Outcome
 from deskroll.models.settings import Address, read_address
 
-_SOON_S = 0.05
+_SOON_S = 0.2
+"""A shorter wait for a ticket is not told: where all servers are full, every request waits for a moment."""
 _MOST_MODELS = 16
 """Names of models that are spoken about with one server at a time: each version of an adapter has its own."""
 
@@ -95,18 +96,21 @@ class DirectLine:
 class _Ticket:
     """A router's ticket, for the length of a block; a class, for a generator would cost thrice as much."""
 
-    __slots__ = ("_asked", "_clock", "_held", "_line", "_router", "_session")
+    __slots__ = ("_asked", "_clock", "_held", "_line", "_paused_at", "_pausing", "_router", "_session")
 
     def __init__(self, line: RoutedLine, router: RouterClient, session: str, clock: EpisodeClock) -> None:
         self._line, self._router, self._session, self._clock = line, router, session, clock
+        self._pausing: AbstractContextManager[None] | None = None
 
     async def __aenter__(self) -> Asked:
         self._held = held = await self._wait()
-        try:
-            exchange = await self._line.exchange(held)
-        except BaseException:
-            self._router.give_back(held)
-            raise
+        exchange = self._line.known_exchange(held)
+        if exchange is None:
+            try:
+                exchange = await self._line.make_exchange(held)
+            except BaseException:
+                self._router.give_back(held)
+                raise
         self._asked = Asked(exchange, held.ticket.version)
         return self._asked
 
@@ -121,21 +125,21 @@ class _Ticket:
 
     async def _wait(self) -> Held:
         """Most tickets come at once: only a longer wait is told, and all of it is nobody's time."""
-        clock, pausing = self._clock, ExitStack()
-        begun, paused = running_time(), 0.0
-
-        def pause() -> None:
-            nonlocal paused
-            paused = running_time()
-            pausing.enter_context(clock.paused())
-
-        timer = asyncio.get_running_loop().call_later(_SOON_S, pause)
+        begun = running_time()
+        timer = asyncio.get_running_loop().call_later(_SOON_S, self._pause)
         try:
             return await self._router.ask(self._session)
         finally:
             timer.cancel()
-            pausing.close()
-            clock.credit((paused or running_time()) - begun)
+            if self._pausing is None:
+                self._clock.credit(running_time() - begun)
+            else:
+                self._pausing.__exit__(None, None, None)
+                self._clock.credit(self._paused_at - begun)
+
+    def _pause(self) -> None:
+        self._paused_at, self._pausing = running_time(), self._clock.paused()
+        self._pausing.__enter__()
 
 
 class RoutedLine:
@@ -176,14 +180,16 @@ class RoutedLine:
         """See `Line`."""
         return tuple(next(iter(models.values())).load() for models in self._servers.values())
 
-    async def exchange(self, held: Held) -> Exchange:
-        """The exchange with that server about that model."""
-        url, key, model = held.url, held.key, held.ticket.model
-        models = self._servers.setdefault((url, key), {})
-        if (found := models.get(model)) is not None:
-            return found
+    def known_exchange(self, held: Held) -> Exchange | None:
+        """The exchange with a ticket's server about its model; None: not yet."""
+        models = self._servers.get((held.url, held.key))
+        return None if models is None else models.get(held.ticket.model)
+
+    async def make_exchange(self, held: Held) -> Exchange:
+        """The same, new."""
+        models, model = self._servers.setdefault((held.url, held.key), {}), held.ticket.model
         known = next(iter(models.values()), None)
-        made = models[model] = self._speak(read_address(url, "url", key), model, known)
+        made = models[model] = self._speak(read_address(held.url, "url", held.key), model, known)
         made.names_sessions = held.takes_sessions
         if known is None and self._stack is not None:
             await self._stack.enter_async_context(made.endpoint)

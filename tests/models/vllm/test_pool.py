@@ -13,14 +13,11 @@ from deskroll.models.messages import Message
 from deskroll.models.router.roster import EndpointState
 from deskroll.models.scripted import Reloading, Trouble, Weights
 from deskroll.models.vllm.gpus import Gpu, read_gpus
-from deskroll.models.vllm.pool import ModelServicePool
 from deskroll.models.weights.refusal import CheckpointRefused
-from deskroll.types import Completion, Sampling
+from tests.models.vllm.askers import Askers, ask, fits
 from tests.models.vllm.scripted_pool import ScriptedServers, scripted_pool
-from tests.models.weights.files import TENSORS, one_file, safetensors
+from tests.models.weights.files import one_file, safetensors
 from tests.waiting import eventually
-
-CALL = ModelCall(sampling=Sampling(logprobs=True, token_ids=True))
 
 
 @pytest.fixture
@@ -40,43 +37,6 @@ def short_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def version(base: Path, number: int) -> Path:
     return one_file(base.parent / f"step_{number}", fill=0.5 + number / 100, marker="READY")
-
-
-async def ask(pool: ModelServicePool, words: str = "how is it?") -> Completion:
-    return await pool.generate([Message.user(words).sent], call=CALL)
-
-
-def fits(base: Path, answer: Completion) -> bool:
-    weights = Weights.read(base.parent / f"step_{answer.version}")
-    return weights.fits(answer.token_ids or (), answer.logprobs or ())
-
-
-class Askers:
-    """So many who ask again and again, until they are told to stop; each stops after an answer."""
-
-    def __init__(self, pool: ModelServicePool, count: int) -> None:
-        self.answers: list[Completion] = []
-        self._pool = pool
-        self._stop = asyncio.Event()
-        self._tasks = [asyncio.create_task(self._go_on(number)) for number in range(count)]
-
-    async def _go_on(self, number: int) -> None:
-        while not self._stop.is_set():
-            self.answers.append(await ask(self._pool, f"asker {number}, answer {len(self.answers)}"))
-
-    async def more(self, count: int) -> None:
-        """Wait for so many more answers."""
-        wanted = len(self.answers) + count
-
-        async def are_there() -> bool:
-            return len(self.answers) >= wanted or any(task.done() for task in self._tasks)
-
-        await eventually(are_there, f"{count} more answers")
-
-    async def stop(self) -> None:
-        """Raises what any of them was told."""
-        self._stop.set()
-        await asyncio.gather(*self._tasks)
 
 
 @pytest.mark.parametrize("rolling", [1, 0])
@@ -257,27 +217,6 @@ async def test_the_newest_weights_at_the_start_may_be_unfit(base: Path, servers:
         answer = await ask(pool)
         assert (answer.version, fits(base, answer)) == ("0", True)
     assert [each.folder.name for each in servers.started] == ["step_4", "step_4", "step_0"]
-
-
-async def test_refused_weights_are_told_once_and_the_old_ones_go_on(base: Path, servers: ScriptedServers) -> None:
-    told: list[str] = []
-    async with scripted_pool(
-        servers, base, told, replicas=2, weights={"source": str(base.parent), "poll": 3600}
-    ) as pool:
-        await pool.ready()
-        bad = base.parent / "step_5"
-        one_file(bad, marker="READY")
-        (bad / "model.safetensors").write_bytes(safetensors({**TENSORS, "norm": (9,)}))
-        for _ in range(3):
-            assert not (await pool.load_latest_model()).changed
-        assert len(told) == 1
-        assert "tensor norm" in told[0]
-        assert "tensor norm" in pool.checkpoint_info().refused
-        with pytest.raises(CheckpointRefused, match="tensor norm"):
-            await pool.reload(bad)
-        answer = await ask(pool)
-        assert (answer.version, fits(base, answer)) == ("0", True)
-        assert not any("/pause" in command for each in servers.started for command in each.scripted.commands)
 
 
 async def test_a_reload_may_go_back_and_says_so(base: Path, servers: ScriptedServers) -> None:

@@ -1,7 +1,9 @@
 """RouterClient: a process's end of the router: tickets, each held for the length of a block.
 
 Guarantees: a ticket goes back however its block ends, also where whoever waits for one is cancelled in the moment in
-which it comes; where the router is gone, everybody who waits is told.
+which it comes; where the router is gone, everybody who waits is told. A ticket goes back at once where somebody may
+wait for it, or something went wrong; one that is not scarce travels with the next message, or after 5 ms: to wake the
+router for it alone would cost as much again as to ask for it.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from deskroll.models.router import wire
 from deskroll.models.router.roster import EndpointView, Outcome, Ticket
 
 _CONNECT_S = 10.0
+_LATER_S = 0.005
 
 
 class Held:
@@ -48,6 +51,9 @@ class RouterClient:
         self._returned: dict[int, asyncio.Future[str]] = {}
         self._known: dict[str, wire.Known] = {}
         self._welcome: asyncio.Future[tuple[EndpointView, ...]] | None = None
+        self._answered: list[int] = []
+        """Tickets that go back with the next request."""
+        self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
         self._welcome = asyncio.get_running_loop().create_future()
@@ -66,6 +72,9 @@ class RouterClient:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._send_answered()
         if self._frames is not None:
             self._frames.close()
 
@@ -86,12 +95,33 @@ class RouterClient:
 
     async def ask(self, session: str = "") -> Held:
         """Wait for a ticket; whoever has it gives it back."""
-        ticket = await self._ask(session)
+        if self._frames is None:
+            raise ModelError(f"the router of models on {self._listen} is gone")
+        number = next(self._serial)
+        wanted: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
+        self._asked[number] = wanted
+        self._send(wire.Ask(request=number, session=session, answered=self._take_answered()))
+        try:
+            ticket = await wanted
+        except asyncio.CancelledError:
+            if wanted.done() and not wanted.cancelled() and wanted.exception() is None:
+                self._send(wire.GiveBack(ticket=wanted.result().id, outcome=Outcome.ABANDONED))
+            else:
+                self._send(wire.Withdraw(request=number))
+            raise
+        finally:
+            self._asked.pop(number, None)
         return Held(ticket, self._known[ticket.endpoint])
 
     def give_back(self, held: Held, *, tell: bool = False) -> None:
         """A request is over."""
-        self._send(wire.GiveBack(ticket=held.ticket.id, outcome=held.outcome, error=held.error, tell=tell))
+        ticket = held.ticket
+        if tell or ticket.scarce or held.outcome is not Outcome.ANSWERED:
+            self._send(wire.GiveBack(ticket=ticket.id, outcome=held.outcome, error=held.error, tell=tell))
+            return
+        self._answered.append(ticket.id)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_LATER_S, self._send_answered)
 
     async def hear_version(self, held: Held) -> None:
         """What is served after a request, of which `give_back` has asked to be told."""
@@ -103,24 +133,6 @@ class RouterClient:
         """An attempt is over: where it was answered does not matter any more."""
         self._send(wire.EndSession(session=session))
 
-    async def _ask(self, session: str) -> Ticket:
-        if self._frames is None:
-            raise ModelError(f"the router of models on {self._listen} is gone")
-        number = next(self._serial)
-        wanted: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
-        self._asked[number] = wanted
-        self._send(wire.Ask(request=number, session=session))
-        try:
-            return await wanted
-        except asyncio.CancelledError:
-            if wanted.done() and not wanted.cancelled() and wanted.exception() is None:
-                self._send(wire.GiveBack(ticket=wanted.result().id, outcome=Outcome.ABANDONED))
-            else:
-                self._send(wire.Withdraw(request=number))
-            raise
-        finally:
-            self._asked.pop(number, None)
-
     async def _wait_returned(self, ticket: int) -> str:
         returned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._returned[ticket] = returned
@@ -128,6 +140,17 @@ class RouterClient:
             return await returned
         finally:
             self._returned.pop(ticket, None)
+
+    def _take_answered(self) -> tuple[int, ...]:
+        if self._timer is None:
+            return ()
+        self._timer.cancel()
+        self._timer = None
+        answered, self._answered = tuple(self._answered), []
+        return answered
+
+    def _send_answered(self) -> None:
+        self._send(wire.Answered(tickets=self._take_answered()))
 
     def _send(self, message: wire.Upward) -> None:
         if self._frames is not None:

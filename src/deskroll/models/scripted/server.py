@@ -219,7 +219,7 @@ class ScriptedServer:
         chance, which, slowness = dice.random(), dice.random(), dice.random()
         low, high = turn.latency or self.script.latency
         latency = low + (high - low) * slowness
-        if chance >= faults.rate:
+        if chance >= faults.rate or (faults.when is not None and not faults.when.fits(asked.opening)):
             return None, latency
         kinds = [kind for kind in faults.kinds if asked.tools or kind not in _NEED_TOOLS]
         return kinds[int(which * len(kinds))] if kinds else None, latency
