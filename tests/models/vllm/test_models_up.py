@@ -42,6 +42,8 @@ def pool(env: dict[str, str], folder: Path, *args: str) -> Iterator[tuple[subpro
             assert process.stdout is not None
             assert "address" in process.stdout.readline()
             yield process, json.loads(process.stdout.readline())
+            process.send_signal(signal.SIGINT)  # nothing where a test has ended it: else its servers would stay
+            process.communicate(timeout=60)
         finally:
             process.kill()
 
