@@ -1,0 +1,1 @@
+"""Training: baseline, steps and evaluations on one runtime, and the trainers that take the steps."""
