@@ -111,6 +111,11 @@ class TrainLog:
         return found
 
     @property
+    def evaluated(self) -> set[tuple[str, int]]:
+        """Phases and steps of the evaluations that were made."""
+        return {(each.phase, each.step) for each in self.records if isinstance(each, EvalRecord)}
+
+    @property
     def steps(self) -> list[StepRecord]:
         """The steps that were taken."""
         return [each for each in self.records if isinstance(each, StepRecord)]

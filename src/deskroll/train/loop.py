@@ -168,21 +168,24 @@ class TrainLoop:
 
     async def _train(self, batch: TrainBatch, seconds: dict[str, float]) -> StepReport:
         """Take the step and save what comes of it; the trainer is begun anew where it fails."""
-        for failures in range(_FAILURES):
+        failures = 0
+        while True:
+            begun = time.monotonic()
             try:
-                begun = time.monotonic()
+                if failures:
+                    before = batch.step - 1
+                    await self._trainer.open(self._checkpoints.folder(before), self._checkpoints.state(before))
                 report = await self._trainer.step(batch)
                 seconds["train"] = time.monotonic() - begun
                 await self._checkpoints.save(batch.step, self._trainer.save, self._trainer.save_state)
-                seconds["save"] = time.monotonic() - begun - seconds["train"]
-                return report
             except DeskrollError as error:
-                if failures + 1 == _FAILURES:
+                failures += 1
+                if failures == _FAILURES:
                     raise
                 self._tell(f"step {batch.step} failed, and is taken again: {error}")
-                before = batch.step - 1
-                await self._trainer.open(self._checkpoints.folder(before), self._checkpoints.state(before))
-        raise AssertionError("it has returned or raised")
+            else:
+                seconds["save"] = time.monotonic() - begun - seconds["train"]
+                return report
 
     async def _refresh(self, step: int) -> None:
         """Bring the weights of a step to the servers."""
@@ -209,10 +212,7 @@ class TrainLoop:
             due = plan.baseline or plan.baseline_only
         else:
             due = plan.eval_every > 0 and (step % plan.eval_every == 0 or step >= plan.steps)
-        made = any(
-            isinstance(each, EvalRecord) and (each.phase, each.step) == (phase, step) for each in self._log.records
-        )
-        if due and not made and plan.eval_tasks and plan.eval_spec is not None:
+        if due and (phase, step) not in self._log.evaluated and plan.eval_tasks and plan.eval_spec is not None:
             self._evaluation = work.create_task(self._evaluate(phase, plan.eval_spec))
 
     async def _evaluate(self, phase: str, spec: EpisodeSpec) -> None:
