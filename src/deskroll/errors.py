@@ -398,3 +398,19 @@ def _is_ours(trace: TracebackType) -> bool:
 _OURS = f"{Path(__file__).parent}/"
 _PYTHON = f"{Path(os.__file__).parent}/"
 _IMPORTING = ("<frozen importlib", f"{_PYTHON}importlib/")
+
+
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error of several that says most: what stopped the work, not what followed from it; a bug as it is."""
+    flat: list[BaseException] = []
+    stack: list[BaseException] = [errors]
+    while stack:
+        error = stack.pop()
+        if isinstance(error, BaseExceptionGroup):
+            stack.extend(error.exceptions)
+        else:
+            flat.append(error)
+    if len(flat) > 1 and not all(isinstance(each, DeskrollError) for each in flat):
+        return errors
+    telling = StoreError | BackendLost | BackgroundLost | ConfigError
+    return next((each for each in flat if isinstance(each, telling)), flat[0])

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from deskroll.errors import DeskrollError, ModelError
+from deskroll.errors import DeskrollError, ModelError, first_error
 from deskroll.report.intervals import percentile
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Job
@@ -98,7 +98,7 @@ class TrainLoop:
         self._trainer = trainer
         self._servers = servers
         self._checkpoints = checkpoints
-        self._log = log
+        self.log = log
         self._tell = tell
         self._failures = 0
         self._evaluation: asyncio.Task[None] | None = None
@@ -113,6 +113,12 @@ class TrainLoop:
 
     async def run(self) -> None:
         """To the last step, or until the runtime is told to stop."""
+        try:
+            await self._run()
+        except BaseExceptionGroup as errors:
+            raise first_error(errors) from None
+
+    async def _run(self) -> None:
         plan = self._plan
         async with asyncio.TaskGroup() as work:
             self._begin_evaluation(work, BASELINE if not self.step else EVAL)
@@ -158,13 +164,13 @@ class TrainLoop:
         )  # fmt: skip
         report = await self._train(TrainBatch(step=step, sequences=tuple(sequences)), seconds)
         record = _record(step, taken, len(sequences), report, seconds, self.feed.version)
-        self._log.append(record)
-        self.feed.done(step)
+        self.log.append(record)
         self._tell(
             f"step {step}/{plan.steps}: reward {record.reward:.3f}, lag {record.lag_p50:g} (most {record.lag_max}), "
             f"{len(record.no_signal)} groups without signal, {sum(seconds.values()):.1f} s"
         )
         await self._refresh(step)
+        self.feed.done(step)  # not before: what is begun from now on is sampled with the new weights
 
     async def _train(self, batch: TrainBatch, seconds: dict[str, float]) -> StepReport:
         """Take the step and save what comes of it; the trainer is begun anew where it fails."""
@@ -212,7 +218,7 @@ class TrainLoop:
             due = plan.baseline or plan.baseline_only
         else:
             due = plan.eval_every > 0 and (step % plan.eval_every == 0 or step >= plan.steps)
-        if due and (phase, step) not in self._log.evaluated and plan.eval_tasks and plan.eval_spec is not None:
+        if due and (phase, step) not in self.log.evaluated and plan.eval_tasks and plan.eval_spec is not None:
             self._evaluation = work.create_task(self._evaluate(phase, plan.eval_spec))
 
     async def _evaluate(self, phase: str, spec: EpisodeSpec) -> None:
@@ -222,7 +228,7 @@ class TrainLoop:
         if len(episodes) < len(plan.eval_tasks) * plan.eval_samples:
             return  # it was stopped: a resume does the rest
         record = _evaluated(phase, step, episodes, time.monotonic() - begun)
-        self._log.append(record)
+        self.log.append(record)
         mean = "nothing was scored" if record.mean_score is None else f"mean score {record.mean_score:.3f}"
         self._tell(f"{phase} after step {step}: {mean}, {record.successes} of {record.scored} scored succeed")
 

@@ -4,8 +4,10 @@ A group's *lag* is how many steps were taken since the oldest weights that any o
 
     pace       a group is begun only while those that are in flight, wait to be trained on, or are being trained on are
                fewer than (max_steps_off_policy + 1) batches; all that finishes with a signal is trained on
-    wait       besides, a step waits for groups that would be too old for the one after it: a hard bound
+    wait       besides, a step waits for groups that would be too old for the one after it
     withhold   besides pace, groups that are too old by then are not trained on
+
+Both of these are a hard bound.
 """
 
 from __future__ import annotations
@@ -49,5 +51,8 @@ class Pace(Record, frozen=True):
         return any(step + 1 - version > self.most_behind for version in in_flight)
 
     def withholds(self, step: int, version: int) -> bool:
-        """Whether a group that was sampled with that version is too old to be trained on after so many steps."""
-        return self.staleness is Staleness.WITHHOLD and step - version > self.most_behind
+        """Whether a group that was sampled with that version is too old to be trained on after so many steps.
+
+        Where steps wait, none is, unless servers did not take newer weights.
+        """
+        return self.staleness is not Staleness.PACE and step - version > self.most_behind
