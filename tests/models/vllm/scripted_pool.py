@@ -64,12 +64,13 @@ class ScriptedReplica:
 class ScriptedServers:
     """Starts them, and keeps them by the order in which they were started."""
 
-    def __init__(self, folder: Path, latency: float = 0.0, fail_starts: int = 0) -> None:
+    def __init__(self, folder: Path, latency: float = 0.0, fail_starts: int = 0, script: Script | None = None) -> None:
         self.started: list[ScriptedReplica] = []
         self.trouble = Trouble()
         self.fail_starts = fail_starts
         self._folder = folder
-        self._script = Script.parse({"latency": latency, "replies": [{"turns": [{"text": "a fine day it is"}]}]})
+        fine = {"latency": latency, "replies": [{"turns": [{"text": "a fine day it is"}]}]}
+        self._script = script or Script.parse(fine)
 
     def __call__(self, number: int, folder: Path) -> ScriptedReplica:
         socket = self._folder / f"s{len(self.started)}"
