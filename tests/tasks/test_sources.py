@@ -40,9 +40,15 @@ def file(tmp_path: Path) -> str:
     """Ten tasks of two categories; half of them say how hard they are."""
     path = tmp_path / "mine.jsonl"
     rows = [
-        {"id": f"t{n}", "question": "?", "answer": "1", "category": "ab"[n % 2], **({"difficulty": "easy"} if n < 5 else {})}
+        {
+            "id": f"t{n}",
+            "question": "?",
+            "answer": "1",
+            "category": "ab"[n % 2],
+            **({"difficulty": "easy"} if n < 5 else {}),
+        }
         for n in range(10)
-    ]  # fmt: skip
+    ]
     path.write_text("\n".join(map(json.dumps, rows)))
     return str(path)
 
@@ -147,14 +153,14 @@ def test_paths_hold_from_everywhere(file: str, tmp_path: Path, monkeypatch: pyte
 def test_instructions_become_tasks_that_a_model_judges() -> None:
     source = TaskSourceConfig(
         source_type="custom",
-        custom_tasks=["Open the clock", {"instruction": "Say hi", "id": "hi", "expected": "A greeting is on the screen"}],
-    )  # fmt: skip
+        custom_tasks=["Open the clock", {"instruction": "Say hi", "id": "hi", "expected": "A greeting shows"}],
+    )
     found = load_source(source)
     first, second = found.tasks
     assert found.folder is None
     assert first.id.startswith("custom-")
     assert (first.instruction, first.evaluator) == ("Open the clock", {"func": "llm_judgement"})
-    assert (second.id, second.evaluator["options"]) == ("hi", {"expected": "A greeting is on the screen"})
+    assert (second.id, second.evaluator["options"]) == ("hi", {"expected": "A greeting shows"})
     for task in found.tasks:
         OSWorldEnv.check_task(task)
         assert OSWorldEnv.is_judged(task)
@@ -176,23 +182,41 @@ def test_instructions_become_tasks_that_a_model_judges() -> None:
         ({"source_type": "file"}, "source_type file needs file_path"),
         ({"source_type": "suite"}, "source_type suite needs suite"),
         ({"source_type": "custom", "custom_tasks": []}, "source_type custom needs custom_tasks"),
-        ({"source_type": "demo_eval", "task_ids": ["a"]}, "task_ids is of no use with source_type demo_eval; it belongs to ids"),
+        (
+            {"source_type": "demo_eval", "task_ids": ["a"]},
+            "task_ids is of no use with source_type demo_eval; it belongs to ids",
+        ),
         ({"source_type": "ids", "task_ids": ["a"], "suite": "desk", "file_path": "b"}, "both set"),
         ({"source_type": "custom", "custom_tasks": [""]}, "custom_tasks.0"),
-        ({"source_type": "ids", "task_ids": ["nope"]}, "suite:desk: there is no task 'nope'; there are: editor-capital-heading"),
+        (
+            {"source_type": "ids", "task_ids": ["nope"]},
+            "suite:desk: there is no task 'nope'; there are: editor-capital-heading",
+        ),
         ({"source_type": "ids", "task_ids": ["files-m"]}, "2 tasks' ids begin with 'files-m'"),
         ({"source_type": "ids", "task_ids": ["files-del", "files-delete-oldest"]}, "names 'files-delete-oldest' twice"),
         ({"source_type": "suite", "suite": "dsk"}, "there is no suite 'dsk'; there are: desk"),
         ({"source_type": "file", "file_path": "/no/t.jsonl"}, "/no/t.jsonl: there is no such file"),
-        ({"source_type": "demo_all", "category": "edtor"}, "there is no category 'edtor'; did you mean editor?; there are: browser (6)"),
-        ({"source_type": "demo_all", "difficulty": "huge"}, "there is no difficulty 'huge'; there are: easy (16), hard (18)"),
+        (
+            {"source_type": "demo_all", "category": "edtor"},
+            "there is no category 'edtor'; did you mean editor?; there are: browser (6)",
+        ),
+        (
+            {"source_type": "demo_all", "difficulty": "huge"},
+            "there is no difficulty 'huge'; there are: easy (16), hard (18)",
+        ),
         ({"source_type": "demo_all", "category": "infeasible", "difficulty": "hard"}, "that category has: easy (4)"),
-        ({"source_type": "ids", "task_ids": ["editor-write-note"], "split_type": "eval"}, "of 1 tasks leaves none for eval"),
+        (
+            {"source_type": "ids", "task_ids": ["editor-write-note"], "split_type": "eval"},
+            "of 1 tasks leaves none for eval",
+        ),
         ({"source_type": "demo_all", "split_type": "eval", "train_ratio": 0.001}, "leaves none for train"),
         ({"source_type": "custom", "custom_tasks": ["a", "a"]}, r"custom_tasks[1]: id 'custom-"),
-        ({"source_type": "custom", "custom_tasks": ["a"], "difficulty": "easy"}, "there is no difficulty 'easy'; there are: none"),
+        (
+            {"source_type": "custom", "custom_tasks": ["a"], "difficulty": "easy"},
+            "there is no difficulty 'easy'; there are: none",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_refused_with_what_there_is(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
         load_source(TaskSourceConfig(**fields))
@@ -213,11 +237,11 @@ def test_a_task_of_two_sources() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('{"source_type": "demo_eval", "limit": 20}', [{"source_type": "demo_eval", "limit": 20}]),
+        ('{"source_type": "demo_eval", "limit": 20}', {"source_type": "demo_eval", "limit": 20}),
         ('[{"source_type": "demo_eval"}]', [{"source_type": "demo_eval"}]),
-        ("demo_training", [{"source_type": "demo_training"}]),
-        ("mine.jsonl", [{"source_type": SourceType.FILE, "file_path": "mine.jsonl"}]),
-        ("suite:desk", [{"source_type": SourceType.FILE, "file_path": "suite:desk"}]),
+        ("demo_training", {"source_type": "demo_training"}),
+        ("mine.jsonl", {"source_type": SourceType.FILE, "file_path": "mine.jsonl"}),
+        ("suite:desk", {"source_type": SourceType.FILE, "file_path": "suite:desk"}),
     ],
 )
 def test_a_text_is_json_or_a_name_or_a_file(text: str, found: object) -> None:

@@ -3,11 +3,11 @@
     {"source_type": "demo_eval", "limit": 20}
     [{"source_type": "file", "file_path": "mine.jsonl", "split_type": "train"}, {"source_type": "demo_training"}]
 
-Each source is read, then filtered (`category`, `difficulty`), then split, then cut to `limit`; what is drawn is drawn by
-`seed`, and stays in the order that it is kept in.
+Each source is read, then filtered (`category`, `difficulty`), then split, then cut to `limit`; what is drawn is drawn
+by `seed`, and stays in the order that it is kept in.
 
-Guarantees: the same settings give the same tasks. What is unknown, or leaves nothing, is one `InputError` that says what
-there is; no task comes twice.
+Guarantees: the same settings give the same tasks. What is unknown, or leaves nothing, is one `InputError` that says
+what there is; no task comes twice.
 """
 
 from __future__ import annotations
@@ -160,19 +160,18 @@ class SourceTasks(Record, frozen=True):
 
 
 def read_sources(given: object, name: str) -> object:
-    """What stands for sources, as settings take it: a text is JSON, a type of demo tasks, or a file of tasks.
+    """What a text stands for: JSON, a type of demo tasks, or a file of tasks; what is none stays as it is.
 
-    `name` names the place in messages. What is an object already is checked by its settings.
+    `name` names the place in messages. What it says is checked by the settings that it is for.
     """
-    if isinstance(given, str):
-        text = given.strip()
-        if text.startswith(("{", "[")):
-            given = decode(text, name)
-        elif text in set(SourceType) - set(_PLACES):
-            given = {"source_type": text}
-        else:
-            given = {"source_type": SourceType.FILE, "file_path": text}
-    return [given] if isinstance(given, dict | TaskSourceConfig) else given
+    if not isinstance(given, str):
+        return given
+    text = given.strip()
+    if text.startswith(("{", "[")):
+        return decode(text, name)
+    if text in set(SourceType) - set(_PLACES):
+        return {"source_type": text}
+    return {"source_type": SourceType.FILE, "file_path": text}
 
 
 def load_sources(sources: Sequence[TaskSourceConfig]) -> list[SourceTasks]:

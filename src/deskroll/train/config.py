@@ -6,7 +6,6 @@ the settings of a runtime and of its jobs, is in `derived.py`.
 
 from __future__ import annotations
 
-import enum
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,21 +22,11 @@ from deskroll.rollout.group_policy import GroupPolicy
 from deskroll.rollout.samples import Advantage, Weight
 from deskroll.tasks.sources import TaskSourceConfig, read_sources
 from deskroll.train.run_settings import RunSettings
+from deskroll.train.staleness import Staleness
 
 MODEL_NAME = "Qwen/Qwen3-VL-30B-A3B-Instruct"
 _KEYS = {"model": {"api_key"}, "judge": {"api_key"}}
 """What is never written down."""
-
-
-class Staleness(enum.StrEnum):
-    """What keeps groups from being trained on long after they were sampled."""
-
-    PACE = "pace"
-    """Groups are begun only as fast as steps are taken; whatever has finished is trained on."""
-    WAIT = "wait"
-    """Besides, a step waits for groups that would otherwise be older than `max_steps_off_policy`."""
-    WITHHOLD = "withhold"
-    """Besides pace, groups that are older are counted, and not trained on."""
 
 
 class CLIConfig(Settings):
@@ -84,7 +73,7 @@ class CLIConfig(Settings):
     load_checkpoint_path: str = ""
     """A folder with weights to start from; empty: those of the model."""
     log_path: str = ""
-    """The run's folder; one that holds a training run is resumed. Empty: results/<time of the start>."""
+    """The run's folder; one that holds a training run is resumed. Empty: one in results, named by the time."""
     max_steps_off_policy: int | None = Field(default=None, ge=0)
     """How many steps older than the newest weights those may be that sampled a group (see staleness); none: a batch is
     sampled, a step is taken, in turn."""
@@ -135,9 +124,10 @@ class CLIConfig(Settings):
     @classmethod
     def _read_sources(cls, value: object, info: ValidationInfo) -> object:
         try:
-            return read_sources(value, str(info.field_name))
+            found = read_sources(value, str(info.field_name))
         except InputError as error:
             raise ValueError(str(error)) from None
+        return [found] if isinstance(found, dict | TaskSourceConfig) else found
 
     @field_validator("tasks", "eval_tasks")
     @classmethod
@@ -171,7 +161,7 @@ class CLIConfig(Settings):
     @field_serializer("models", "run")
     def _as_given(self, value: Settings | None, info: SerializationInfo) -> dict[str, Any] | None:
         """What was set and no more: a default is no setting that somebody chose."""
-        return value and value.model_dump(mode=info.mode, exclude_unset=True, exclude=_KEYS)
+        return None if value is None else value.model_dump(mode=info.mode, exclude_unset=True, exclude=_KEYS)
 
     @model_validator(mode="after")
     def _check_sizes(self) -> Self:

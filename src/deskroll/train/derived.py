@@ -36,7 +36,7 @@ def train_spec(config: CLIConfig) -> EpisodeSpec:
 
 
 def eval_spec(config: CLIConfig) -> EpisodeSpec:
-    """Of baseline and evaluations: greedy, unless eval_temperature says otherwise, and every member of a group counts."""
+    """Of baseline and evaluations: greedy, unless eval_temperature says otherwise, and no member is given up."""
     return eval_spec_of(config, run_config(config))
 
 
@@ -81,7 +81,8 @@ def run_config(config: CLIConfig) -> RunConfig:
     given |= {
         name: getattr(config, name)
         for name in (
-            "max_concurrent_rollouts", "group_size", "policy", "agent", "agent_options", "env", "env_options", "provider",
+            "max_concurrent_rollouts", "group_size", "policy", "agent", "agent_options", "env", "env_options",
+            "provider",
         )
     }  # fmt: skip
     given |= {"num_rollouts": config.num_rollouts or worst, "num_vms": config.num_vms or worst}

@@ -1,9 +1,10 @@
 """Which code judges a part of a task: the one rule, in this one place.
 
-A function of the task's own judges wherever it is named, and a model where the metric is `llm_judgement`. Else the task decides: in one of OSWorld's own tasks,
-upstream's code judges every part that it has; in any other, native code does. A part that only one of the two has is
-judged by that one. What is installed on a machine changes nothing about that, so that a task has the same score
-everywhere: where upstream's code is to judge and is not installed, the task is refused (`require_evaluator`).
+A function of the task's own judges wherever it is named, and a model where the metric is `llm_judgement`. Else the task
+decides: in one of OSWorld's own tasks, upstream's code judges every part that it has; in any other, native code does. A
+part that only one of the two has is judged by that one. What is installed on a machine changes nothing about that, so
+that a task has the same score everywhere: where upstream's code is to judge and is not installed, the task is refused
+(`require_evaluator`).
 `evaluators` says `native` or `upstream` for all tasks alike.
 """
 
