@@ -8,6 +8,7 @@ gone, this process and all that it has started are killed at once, whatever they
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -19,8 +20,10 @@ from pathlib import Path
 import msgspec
 
 from deskroll.errors import DeskrollError, TrainerError, plain, trace_of
+from deskroll.host.family import find_marked
 from deskroll.plugins import load_plugin
 from deskroll.train.base import Trainer, check_batch
+from deskroll.train.environment import MARK
 from deskroll.train.wire import (
     LARGEST,
     Close,
@@ -104,8 +107,9 @@ def _listen(link: socket.socket, heard: queue.SimpleQueue[Downward]) -> None:
                 heard.put(decode_downward(data))
     except (OSError, msgspec.MsgspecError) as error:
         print(f"the run cannot be understood: {error}", file=sys.stderr, flush=True)  # noqa: T201  (its log)
-    if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)
+    for pid in find_marked(f"{MARK}={os.environ.get(MARK)}"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     os._exit(1)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from deskroll.clocks import time_limit
 from deskroll.errors import TrainerError, plain
 from deskroll.host.family import end_marked
 from deskroll.host.frames import Frames
@@ -100,7 +101,7 @@ class ChildHandle:
     async def _last_words(self) -> str:
         how = "is gone"
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GONE_S):
+            async with time_limit(_GONE_S):
                 code = await self.process.wait()
                 how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
         last = self._last_lines()

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from deskroll.clocks import time_limit
 from deskroll.errors import ConfigError, DeskrollError, InputError, MissingDependency, TrainerError
 from deskroll.plugins import load_plugin
 from deskroll.train.base import StepReport, TrainBatch, Trainer, TrainerContext
@@ -62,7 +63,7 @@ class TrainerProcess:
 
     async def __aexit__(self, *_: object) -> None:
         try:
-            async with asyncio.timeout(_GRACE_S):
+            async with time_limit(_GRACE_S):
                 await self._ask(Close(), "close")
         except (TimeoutError, DeskrollError):
             pass  # it is ended either way

@@ -53,6 +53,6 @@ class Gap:
         raise TrainerError(
             f"log-probabilities of version {self._version} differ by {mean:.4f} in the mean from what the server told, "
             f"over {self._tokens} tokens (max_logprob_gap is {self._largest:g}); the worst is {self._named}. The "
-            "server must tell them after temperature (--logprobs-mode processed_logprobs), of these weights, and in a dtype "
-            "that is not much coarser"
+            "server must tell them after temperature (--logprobs-mode processed_logprobs), of these weights, and in a "
+            "dtype that is not much coarser"
         )
