@@ -10,6 +10,7 @@
     ├── BackendLost                  nothing can run episodes any more: the run stops, and can be resumed
     ├── BackgroundLost               background work died: what it serves, say a run, ends with it
     ├── JobStopped                   somebody else stopped a job before its end: what was done is kept
+    ├── TrainerError                 a trainer cannot take a step, or its process died: the step is lost, not the run
     ├── StoreError                   the run's folder cannot be written or read: full, read-only, broken, in use
     └── Failure classes, recorded on the episode as `FailureClass`:
         ├── AgentError               agent      the agent's own code or output
@@ -167,6 +168,10 @@ class MissingDependency(DeskrollError):
 
 class StoreError(DeskrollError):
     """A run's folder cannot be written or read; the run stops, and what was done is kept."""
+
+
+class TrainerError(DeskrollError):
+    """A trainer cannot load, take a step or save, or its process died; nobody's episode has failed."""
 
 
 class BackendLost(DeskrollError):

@@ -112,21 +112,29 @@ async def open_store(root: str | Path, settings: dict[str, Any], questions: dict
     def describe(key: EpisodeKey) -> str:
         return questions.get(key.task, "")
 
-    if await asyncio.to_thread(storage.exists, paths.RUN_JSON):
-        if (await asyncio.to_thread(read_info, storage)).has_tasks:
-            raise InputError(
-                f"{place} is a run of deskroll.run, or of deskroll run, and a runtime's jobs would be mixed into it: "
-                "give the runtime a store of its own"
-            )
+    if await asyncio.to_thread(holds_runtime, place):
         refuse_live(place)
         questions |= await asyncio.to_thread(known_questions, storage)
         async with RunStore.resume(place, describe=describe) as store:
             yield store
         return
-    await asyncio.to_thread(_refuse_others_files, storage)
     info = await _info(place, redacted(settings))
     async with RunStore.create(place, info, describe=describe) as store:
         yield store
+
+
+def holds_runtime(place: str) -> bool:
+    """Whether a folder holds a runtime's run, which goes on then; `InputError` where a runtime can have no store."""
+    storage = Storage.at(place)
+    if not storage.exists(paths.RUN_JSON):
+        _refuse_others_files(storage)
+        return False
+    if read_info(storage).has_tasks:
+        raise InputError(
+            f"{place} is a run of deskroll.run, or of deskroll run, and a runtime's jobs would be mixed into it: "
+            "give the runtime a store of its own"
+        )
+    return True
 
 
 def _refuse_others_files(storage: Storage) -> None:

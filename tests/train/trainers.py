@@ -1,0 +1,69 @@
+"""Trainers in processes of their own, and what they are given, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from deskroll.host.family import find_marked
+from deskroll.train.base import TrainBatch, TrainerContext, TrainSequence
+from deskroll.train.environment import MARK
+from deskroll.train.process import TrainerProcess
+from tests.models.weights.files import one_file
+
+HERE = "tests.train.trainers"
+LEARNS = 1.0
+
+
+def make_model(folder: Path) -> Path:
+    """A model with weights alone, as far as a scripted trainer looks."""
+    return one_file(folder, fill=0.25)
+
+
+def make_trainer(folder: Path, trainer: str = "scripted", rank: int = 0, **options: Any) -> TrainerProcess:
+    """A trainer that logs into a folder."""
+    context = TrainerContext(lora_rank=rank)
+    return TrainerProcess(trainer, options, context, log=folder / "trainer.log")
+
+
+def make_batch(step: int, advantages: Sequence[float] = (LEARNS, -LEARNS)) -> TrainBatch:
+    """A sequence of four tokens for each advantage; the last two were sampled."""
+    return TrainBatch(
+        step=step,
+        sequences=tuple(
+            TrainSequence(
+                name=f"train/0/t/{n}#1", token_ids=[1, 2, 3, n], logprobs=[0, 0, -0.5, -0.25], weights=[0, 0, 0.5, 0.5],
+                advantage=each, versions=(step - 1,),
+            )
+            for n, each in enumerate(advantages)
+        ),
+    )  # fmt: skip
+
+
+async def save(trainer: TrainerProcess, folder: Path) -> Path:
+    """What it saves, in a new folder."""
+    folder.mkdir(parents=True)
+    await trainer.save(folder)
+    return folder
+
+
+async def save_state(trainer: TrainerProcess, folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    await trainer.save_state(folder)
+    return folder
+
+
+def marked_processes() -> set[int]:
+    """All that run for any trainer of this process's children."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                marks = [
+                    each for each in (entry / "environ").read_bytes().split(b"\0") if each.startswith(MARK.encode())
+                ]
+            except OSError:
+                continue
+            found |= {pid for mark in marks for pid in find_marked(mark.decode())}
+    return found
