@@ -181,7 +181,7 @@ def _add_service(table: Table, service: ServiceStatus, now: float) -> None:
     for bad in service.last_bad[:_MOST_BATCHES]:
         said = bad.error if bad.id in bad.error else f"{bad.id}: {bad.error}"
         table.add_row("", Text(plain(f"bad: {said}", 300), style="yellow"))
-    polled = "" if service.next_poll is None else f"; next poll in {_span(max(0.0, service.next_poll - now))}"
+    polled = "" if service.next_poll is None else f"; next poll in {span(max(0.0, service.next_poll - now))}"
     table.add_row("source", Text(plain(service.source) + ("; draining" if service.draining else polled)))
     if service.trouble:
         table.add_row("", Text(plain(service.trouble, 300), style="yellow"))
