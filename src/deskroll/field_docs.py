@@ -108,10 +108,15 @@ def _texts(kind: type) -> dict[str, str]:
     return found
 
 
-def table(model: type[BaseModel], closed: Collection[str] = ()) -> str:
-    """Every field, as a table in Markdown; one that only holds others stands above them with what they are."""
+def table(model: type[BaseModel], base: type[BaseModel] | None = None, *, closed: Collection[str] = ()) -> str:
+    """Every field, as a table in Markdown; one that only holds others stands above them with what they are.
+
+    `base`: a class that the model is made from; only what is the model's own is there then. `closed`: fields whose own
+    fields are not shown.
+    """
     rows = ["| setting | default | is |", "|---|---|---|"]
-    for each in describe_all(model, closed=closed):
+    own = [*inspect.get_annotations(model)] if base is not None else [*model.model_fields]
+    for each in (each for each in describe_all(model, closed=closed) if each.path.partition(".")[0] in own):
         default = f"`{each.shown_default}`" if each.shown_default else ""
         rows.append(f"| `{each.path}` | {default} | {each.text.replace('|', chr(92) + '|')} |")
     return "\n".join(rows) + "\n"

@@ -22,7 +22,7 @@ from deskroll import __version__
 from deskroll.errors import ConfigError, InputError, StoreError, plain
 from deskroll.host.home import expand_home
 from deskroll.rollout.changes import refuse_changed_run, resolved
-from deskroll.rollout.config import Resources, RunConfig
+from deskroll.rollout.config import RunConfig
 from deskroll.rollout.redaction import masked_command, redacted
 from deskroll.rollout.spec import plug_ins
 from deskroll.store import Run, RunInfo, RunStore, Storage, config_digest, join, lock, paths
@@ -98,10 +98,11 @@ async def open_run_store(
 
 
 @asynccontextmanager
-async def open_store(root: str | Path, resources: Resources, questions: dict[str, str]) -> AsyncIterator[RunStore]:
+async def open_store(root: str | Path, settings: dict[str, Any], questions: dict[str, str]) -> AsyncIterator[RunStore]:
     """The store of a runtime: in a new folder, or in one that holds a run, which goes on.
 
-    `questions`: what is asked in each task, by its id; those of earlier starts are added here.
+    `settings`: what run.json keeps of them, in a new one; secrets are masked here. `questions`: what is asked in each
+    task, by its id; those of earlier starts are added here.
     """
     if not str(root).strip():
         raise ConfigError("store is empty; name a folder for the results: a new one, or that of a runtime's run")
@@ -117,7 +118,7 @@ async def open_store(root: str | Path, resources: Resources, questions: dict[str
         async with RunStore.resume(place, describe=describe) as store:
             yield store
         return
-    info = await _info(place, redacted(resources.model_dump(mode="json")))
+    info = await _info(place, redacted(settings))
     async with RunStore.create(place, info, describe=describe) as store:
         yield store
 

@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from deskroll.config import load
 from deskroll.errors import InputError
 from deskroll.host.home import expand_home
 from deskroll.models.settings import load_env
 from deskroll.train.config import CLIConfig
+
+if TYPE_CHECKING:
+    from deskroll.train.conducting import TrainEnded
 
 VARIABLE = "DESKROLL_TRAIN_CONFIG"
 
@@ -29,11 +31,10 @@ async def cli_main(cli_config: CLIConfig) -> None:
     await start(with_defaults(cli_config, os.environ))
 
 
-async def start(config: CLIConfig, *, resume: str = "") -> Any:
-    """The one place that the loop is called from; `resume`: the folder of a training run that goes on."""
-    loop = importlib.import_module("deskroll.train.loop")
-    if (train := getattr(loop, "train", None)) is None:
-        raise InputError("this version has no training loop yet; --dry-run shows what would be done")
+async def start(config: CLIConfig, *, resume: str = "") -> TrainEnded:
+    """The one place that a training run is begun from; `resume`: the folder of one that goes on."""
+    from deskroll.train.conducting import train  # noqa: PLC0415  (settings are read without it)
+
     return await train(config, resume=resume)
 
 
