@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,14 +56,12 @@ async def save_state(trainer: TrainerProcess, folder: Path) -> Path:
 
 
 def marked_processes() -> set[int]:
-    """All that run for any trainer of this process's children."""
-    found = set()
+    """All that run for any trainer that this process has started."""
+    found, ours = set(), f"{MARK}={os.getpid()}-".encode()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                marks = [
-                    each for each in (entry / "environ").read_bytes().split(b"\0") if each.startswith(MARK.encode())
-                ]
+                marks = [each for each in (entry / "environ").read_bytes().split(b"\0") if each.startswith(ours)]
             except OSError:
                 continue
             found |= {pid for mark in marks for pid in find_marked(mark.decode())}
