@@ -157,6 +157,16 @@ MODELS = [
          "vllm_command names no-such-vllm"),
 ]  # fmt: skip
 
+LACKING = """\
+from deskroll.errors import MissingDependency
+from deskroll.train.scripted import ScriptedTrainer
+
+
+class Lacking(ScriptedTrainer):
+    @classmethod
+    def check_installed(cls):
+        raise MissingDependency("Lacking needs torch: pip install torch")
+"""
 TRAINERS = [
     flag("no such trainer", "--trainer grpo", "there is no trainer 'grpo'; known: grpo-local, scripted"),
     flag("no trainer at all", "--trainer deskroll.envs.math:MathEnv", "is not a valid trainer: it is not made from"),
@@ -164,8 +174,8 @@ TRAINERS = [
     flag("its option", "--set trainer_options.second=3", "trainer_options (trainer scripted): second",
          "did you mean seconds?"),
     flag("its python", "--trainer-python no-such-python", "trainer_python names no-such-python"),
-    flag("what it needs is not installed", "--trainer grpo-local", "there is no Python with torch",
-         "run `make vllm`", PATH="/nowhere"),
+    Case("trainer: what it needs is not installed", f"{GOOD} --trainer mine.py:Lacking",
+         ("Lacking needs torch: pip install torch",), {"mine.py": LACKING}),
 ]  # fmt: skip
 
 FOLDERS = [
