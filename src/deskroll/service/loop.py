@@ -33,7 +33,7 @@ from deskroll.service.config import PHASE, ServiceConfig
 from deskroll.service.ledger import BatchLedger, Taken
 from deskroll.service.parts import ServiceParts, open_parts
 from deskroll.service.routes import GroupRoutes
-from deskroll.tasks.source import BadBatch, SourceError, TaskBatch, TaskLoader
+from deskroll.tasks.source import BadBatch, SourceError, TaskBatch, TaskLoader, bad_batch
 from deskroll.types import Episode, Task
 
 _log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Service:
         ]
         bad = tuple(BadBatchNote(id=each.id, error=each.error, at=each.at) for each in reversed(ledger.bad))
         return ServiceStatus(
-            source=self.config.source.at, done=ledger.finished, running=tuple(running), waiting=self._loader.waiting,
+            source=self.config.source.shown, done=ledger.finished, running=tuple(running), waiting=self._loader.waiting,
             bad=ledger.bad_count, last_bad=bad, passed=ledger.passed, next_poll=self._next_poll, trouble=self._trouble,
             draining=self._stopping.is_set(), version=self._pool.checkpoint_info().version if self._pool else "",
             consumers=self._groups.consumers(),
@@ -164,7 +164,7 @@ class Service:
             if isinstance(found, TaskBatch):
                 if not (fault := await find_fault(self._parts.config, found, self._parts.folder)):
                     return found
-                found = BadBatch(id=found.id, digest=found.digest, error=fault)
+                found = bad_batch(found, fault)
             if found is not None:
                 await self._set_aside(found)
                 quiet = 0

@@ -80,6 +80,11 @@ class SourceSettings(Settings):
         return self.at.startswith(ADDRESSES)
 
     @property
+    def shown(self) -> str:
+        """What people are told of it: an address without its query, which may hold a secret."""
+        return self.at.partition("?")[0] if self.is_address else self.at
+
+    @property
     def is_file(self) -> bool:
         """Whether it is one file."""
         return not self.is_address and self.at.lower().endswith(SUFFIXES)
@@ -204,6 +209,16 @@ def read_token(settings: SourceSettings) -> str:
     if settings.token_env and not token:
         raise ConfigError(f"source.token_env is {settings.token_env}, and that environment variable is not set")
     return token
+
+
+def as_text(text: str) -> str:
+    """The same, with what no UTF-8 can hold (half of a character, odd bytes of a file's name) written out."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def bad_batch(name: BatchName, error: object) -> BadBatch:
+    """A batch that cannot be run, and why; fit to be written down."""
+    return BadBatch(id=name.id, digest=name.digest, error=as_text(str(error)))
 
 
 def digest_of(data: bytes) -> str:
