@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -110,6 +111,42 @@ async def test_what_a_start_left_is_finished_by_the_next_one_whatever_became_of_
     stream = GroupStream(services.folder / "results", "trainer", follow=False)
     assert sorted([group.task async for group in stream]) == ["a", "b"]
     await stream.close()
+
+
+async def test_a_batch_that_cannot_go_on_is_given_up_and_stops_nothing(services: Services) -> None:
+    services.script(SLOW)
+    (services.inbox / "docs").mkdir()
+    (services.inbox / "docs" / "a.txt").write_text("The answer is 42.")
+    services.drop("one.json", "a", env="rag", env_config={"corpus": "docs"})
+    async with services.running() as service:
+        await until(lambda: service.runtime.status().in_flight, "it runs")
+        service.stop(now=True)
+    services.script(FAST)
+    shutil.rmtree(services.inbox / "docs")
+    (services.inbox / "one.json").unlink()
+    services.drop("good.json", "b")
+    for _ in range(2):
+        async with Service.open(services.config(max_batches=2)) as service:
+            await asyncio.wait_for(service.run(), 90)
+            status = part(service)
+            assert (status.done, status.running, [each.id for each in status.last_bad]) == (1, (), ["one.json"])
+    assert sorted(services.outcomes()) == [(1, "b")]
+
+
+async def test_a_start_that_is_drained_finishes_what_earlier_ones_took(services: Services) -> None:
+    services.script(SLOW)
+    for name in "abc":
+        services.drop(f"{name}.json", name)
+    async with services.running() as service:
+        await until(lambda: service.runtime.status().in_flight == 3, "all run")
+        service.stop(now=True)
+    services.script(FAST)
+    async with Service.open(services.config()) as service:
+        service.stop()
+        assert "3 batches with 3 tasks left will finish" in await service.farewell()
+        assert [each.left for each in part(service).running] == [1, 1, 1]
+        await asyncio.wait_for(service.run(), 90)
+        assert (part(service).done, part(service).running) == (3, ())
 
 
 async def test_a_batch_that_was_begun_keeps_its_settings_unless_forced(services: Services) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import tempfile
 from pathlib import Path
 
@@ -206,6 +207,23 @@ async def test_a_torn_line_of_a_consumer_is_cut_off(written: WrittenJournal) -> 
         await b.done()
     async with stream_of(written) as stream:
         assert (stream.done_count, await read(stream)) == (2, [])
+
+
+async def test_a_write_that_fails_is_told_and_the_next_one_is_written(written: WrittenJournal) -> None:
+    written.finish("a", "b", "c")
+    async with stream_of(written) as stream:
+        groups = await read(stream)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+            told = await asyncio.gather(*(each.done() for each in groups[:2]), return_exceptions=True)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert [type(each) for each in told] == [StoreError, StoreError], "who shares a write hears of it"
+        for group in groups[1:]:
+            await group.done()
+    async with stream_of(written) as stream:
+        assert [each.task for each in await read(stream)] == ["a"]
 
 
 async def test_many_are_done_at_the_same_time(written: WrittenJournal) -> None:

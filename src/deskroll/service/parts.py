@@ -10,9 +10,7 @@ from pathlib import Path
 
 from deskroll.errors import InputError, StoreError
 from deskroll.models.settings import ModelSettings
-from deskroll.models.vllm.notes import ServerNotes
 from deskroll.models.vllm.pool import ModelServicePool
-from deskroll.models.vllm.reap import reap_servers
 from deskroll.rollout.folder import new_root, open_store
 from deskroll.rollout.run_budget import RunBudget
 from deskroll.service.config import OF_ONE_LIST, ServiceConfig
@@ -62,10 +60,9 @@ async def open_parts(config: ServiceConfig) -> AsyncIterator[ServiceParts]:
 
 
 async def _open_pool(config: ServiceConfig, stack: AsyncExitStack) -> ModelServicePool | None:
-    """Model servers of its own; what a start that was killed has left of them is ended first."""
+    """Model servers of its own."""
     if config.models is None:
         return None
-    await reap_servers(ServerNotes())
     return await stack.enter_async_context(ModelServicePool(config.models))
 
 

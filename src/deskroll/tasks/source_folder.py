@@ -1,8 +1,9 @@
 """FolderSource: a folder in which each .json or .jsonl file is a batch, the oldest first.
 
 Guarantees: a file is read once it has not changed for `rest_ms`, and as one piece: the digest is that of the tasks. Its
-name is its batch's id (what of it is no UTF-8 is written out). Links are not followed, and what is no regular file is bad. A bad one goes to `bad/` in the same
-folder, with what is wrong beside it; nothing else in the folder is touched, and nothing is overwritten.
+name is its batch's id (what of it is no UTF-8 is written out). Links are not followed, and what is no regular file is
+bad. A bad one goes to `bad/` in the same folder, with what is wrong beside it; nothing else in the folder is touched,
+and nothing is overwritten.
 """
 
 from __future__ import annotations
