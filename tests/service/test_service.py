@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deskroll.errors import ConfigError, InputError
+from deskroll.report.results import Results
 from deskroll.rollout.service_status import ServiceStatus
 from deskroll.service.config import load_service
 from deskroll.service.loop import Service
@@ -47,6 +48,17 @@ async def test_each_batch_is_a_round_and_it_ends_after_so_many(services: Service
     services.drop("three.json", "c")
     await services.run(max_batches=2, group_size=2)
     assert len(services.outcomes()) == 3, "it has had its two batches"
+
+
+async def test_results_say_what_was_asked_in_each_batch(services: Services) -> None:
+    for most in (1, 2, 5):
+        for number in range(most):
+            services.drop(f"{number}.json", "sum", question=f"question {number}")
+        await services.run(max_batches=most)
+    lines = (services.folder / "results/service/results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["question"] for line in lines] == [f"question {number}" for number in range(5)]
+    results = Results.read(services.folder / "results")
+    assert [results.question(each.key) for each in results.outcomes] == [f"question {number}" for number in range(5)]
 
 
 async def test_batches_that_come_later_are_run_and_shown(services: Services) -> None:

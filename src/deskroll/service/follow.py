@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from deskroll.store.index import BriefSealed, GroupKey
+from deskroll.store.index import BriefSealed, GroupKey, group_of
 from deskroll.store.journal import GroupClosed, Opened, Reopened
 from deskroll.types import EpisodeKey, GroupEnd
 
@@ -74,7 +74,7 @@ class GroupFold:
             self._epoch = record.epoch
         elif isinstance(record, BriefSealed):
             key = record.episode.key
-            self._open.setdefault(_group(key), {})[key.sample] = Span(start, len(line))
+            self._open.setdefault(group_of(key), {})[key.sample] = Span(start, len(line))
         else:
             return self._take_back(record.key)
         return None
@@ -94,12 +94,8 @@ class GroupFold:
         return ClosedAt(key, end, record.at, members, first)
 
     def _take_back(self, key: EpisodeKey) -> TakenBack | None:
-        members = self._open.get(_group(key))
+        members = self._open.get(group_of(key))
         if members is None:
-            return TakenBack(_group(key), key.sample)
+            return TakenBack(group_of(key), key.sample)
         members.pop(key.sample, None)
         return None
-
-
-def _group(key: EpisodeKey) -> GroupKey:
-    return key.phase, key.round, key.task

@@ -149,7 +149,6 @@ class Service:
 
     async def _begin(self, taken: Taken, tasks: tuple[Task, ...], *, again: bool = False) -> Batch:
         self._left[taken.round] = {task.id for task in tasks}
-        self._parts.questions.update({task.id: task.instruction for task in tasks})
         self.runtime.hub.emit(BatchTaken(phase=PHASE, round=taken.round, batch=taken.id, tasks=len(tasks), again=again))
         await self._load_latest_model()
         return Batch(tasks=tasks, round=taken.round, whole=True)

@@ -32,8 +32,6 @@ class ServiceParts:
     pool: ModelServicePool | None
     folder: str
     """Where the files are that tasks name."""
-    questions: dict[str, str]
-    """What is asked in each task, by its id: results.jsonl says it, too."""
     budget: RunBudget
     """What it may use up, over all of its starts."""
 
@@ -41,11 +39,10 @@ class ServiceParts:
 @asynccontextmanager
 async def open_parts(config: ServiceConfig) -> AsyncIterator[ServiceParts]:
     """Open all of it, for the length of the block."""
-    questions = dict[str, str]()
     async with AsyncExitStack() as stack:
         try:
             settings = config.model_dump(mode="json", exclude={*OF_ONE_LIST})
-            store = await stack.enter_async_context(open_store(new_root(config), settings, questions))
+            store = await stack.enter_async_context(open_store(new_root(config), settings))
         except StoreError as error:  # a service that cannot begin is bad input
             raise InputError(str(error)) from error
         assert isinstance(store.storage, LocalStorage)  # noqa: S101  (its settings say so)
@@ -56,7 +53,7 @@ async def open_parts(config: ServiceConfig) -> AsyncIterator[ServiceParts]:
         loader = await stack.enter_async_context(TaskLoader(source, ledger.knows))
         pool = await _open_pool(config, stack)
         folder = _folder_of(config.source, source, stack)
-        yield ServiceParts(_with_pool(config, pool), store, ledger, loader, pool, folder, questions, budget)
+        yield ServiceParts(_with_pool(config, pool), store, ledger, loader, pool, folder, budget)
 
 
 async def _open_pool(config: ServiceConfig, stack: AsyncExitStack) -> ModelServicePool | None:
