@@ -94,6 +94,64 @@ async def test_stopped_groups_and_records_of_superseded_coordinators_do_not_coun
         assert [each.attempt for each in a.episodes] == [1, 2]
 
 
+async def test_records_of_superseded_coordinators_do_not_count_behind_a_place_either(written: WrittenJournal) -> None:
+    written.seal("open")
+    written.open()
+    written.finish("a")
+    async with stream_of(written) as stream:
+        (a,) = await read(stream)
+        await a.done()
+    written.close("open")
+    async with stream_of(written) as stream:
+        (group,) = await read(stream)
+        assert len(group.episodes) == 1, "it is of the time before the second start"
+        await group.done()
+    written.seal("b", 0, epoch=1)
+    written.seal("b", 1)
+    written.close("b")
+    async with stream_of(written) as stream:
+        (b,) = await read(stream)
+        assert [each.key.sample for each in b.episodes] == [1]
+
+
+async def test_a_group_that_is_withheld_is_told_as_such(written: WrittenJournal) -> None:
+    written.finish("a")
+    async with stream_of(written) as stream:
+        written.close("a", GroupEnd.WITHHELD)
+        (a,) = await read(stream)
+        assert (a.end, len(a.episodes)) == (GroupEnd.WITHHELD, 1)
+
+
+async def test_a_name_is_free_after_an_open_that_was_cancelled(written: WrittenJournal) -> None:
+    stream = stream_of(written)
+    opening = asyncio.ensure_future(stream.open())
+    for _ in range(2):
+        await asyncio.sleep(0)
+        opening.cancel()
+    await asyncio.wait((opening,))
+    await stream.close()
+    async with stream_of(written):
+        pass
+
+
+async def test_the_first_to_ask_may_be_several(written: WrittenJournal) -> None:
+    written.finish("a", "b", "c")
+    stream = stream_of(written)
+    found = await asyncio.gather(*(stream.next(0.0) for _ in range(3)))
+    assert sorted(each.task for each in found if each) == ["a", "b", "c"]
+    await stream.close()
+
+
+async def test_whoever_waits_hears_that_a_stream_is_closed(written: WrittenJournal) -> None:
+    stream = GroupStream(written.folder, "trainer")
+    waiting = asyncio.ensure_future(stream.next())
+    assert await stream.next(0.0) is None
+    await stream.close()
+    with pytest.raises(InputError, match="is closed"):
+        await asyncio.wait_for(waiting, 60)
+    assert str(written.path) not in {os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd")}
+
+
 async def test_a_group_that_is_closed_again_comes_as_it_is_then_and_not_after_it_was_done(
     written: WrittenJournal,
 ) -> None:

@@ -366,6 +366,12 @@ async def test_a_file_that_names_tasks_is_a_batch_whenever_it_changes(tmp_path: 
         assert await loader.poll_for_tasks() is None, "a restart repeats nothing"
 
 
+async def test_a_log_that_grows_beside_a_file_is_nothing_new(tmp_path: Path) -> None:
+    async with opened(tmp_path / "tasks.json") as loader:
+        (tmp_path / "log.jsonl").write_text("more and more")
+        assert await loader.wait(0.05) is False
+
+
 # --- an address ---
 
 

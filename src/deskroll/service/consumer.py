@@ -42,6 +42,8 @@ class Place(Record, frozen=True, tag_field="type", tag="place"):
     """In bytes; a line begins there."""
     before: str
     """The last bytes before it: where the journal has others, it was put right meanwhile, and is read anew."""
+    epoch: int = 0
+    """Of the coordinator that had the run there: records of earlier ones do not count any more."""
 
 
 START = Place(position=0, before="")

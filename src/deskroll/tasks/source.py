@@ -122,6 +122,9 @@ class Source(Protocol):
     folder: Path | None
     """What is watched for changes; None: nothing can be."""
 
+    def concerns(self, name: str) -> bool:
+        """Whether a change of the file of this name in that folder is worth a look."""
+
     @property
     def waiting(self) -> int:
         """Batches that were seen and not handed out yet, as far as that is known."""
@@ -153,7 +156,7 @@ class TaskLoader:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._source.close)
             if self._source.folder is not None:
-                self._watch = await stack.enter_async_context(FolderWatch(self._source.folder))
+                self._watch = await stack.enter_async_context(FolderWatch(self._source.folder, self._source.concerns))
             self._stack = stack.pop_all()
         return self
 

@@ -49,6 +49,10 @@ class FileSource:
         if not is_folder(self._path.parent):
             raise InputError(f"source: there is no folder {self._path.parent}, in which {self._path.name} could be")
 
+    def concerns(self, name: str) -> bool:
+        """See `Source`."""
+        return name == self._path.name
+
     @property
     def waiting(self) -> int:
         """See `Source`."""

@@ -70,6 +70,10 @@ class FolderSource:
         if not is_folder(self._folder):
             raise InputError(f"source: there is no folder {self._folder}; make it, or name another one")
 
+    def concerns(self, name: str) -> bool:
+        """See `Source`."""
+        return _is_batch(name)
+
     @property
     def waiting(self) -> int:
         """See `Source`."""
@@ -145,7 +149,7 @@ class FolderSource:
         try:
             with os.scandir(self._folder) as entries:
                 for entry in entries:
-                    if entry.name.startswith(".") or not entry.name.lower().endswith(SUFFIXES):
+                    if not _is_batch(entry.name):
                         continue
                     try:
                         if not entry.is_dir(follow_symlinks=False):
@@ -215,6 +219,10 @@ class FolderSource:
         except OSError:
             return digest == UNREADABLE
         return digest_of(data) == digest
+
+
+def _is_batch(name: str) -> bool:
+    return not name.startswith(".") and name.lower().endswith(SUFFIXES)
 
 
 def _signature(stat: os.stat_result) -> Signature:

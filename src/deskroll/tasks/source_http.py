@@ -50,6 +50,10 @@ class HttpSource:
         self._said = b""
         """What it answered then."""
 
+    def concerns(self, name: str) -> bool:
+        """See `Source`."""
+        return False
+
     @property
     def waiting(self) -> int:
         """See `Source`."""
