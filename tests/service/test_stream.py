@@ -33,6 +33,11 @@ async def read(stream: GroupStream) -> list[StreamedGroup]:
     return [group async for group in stream]
 
 
+def is_open(path: Path) -> bool:
+    """Whether this process has it open."""
+    return str(path) in {os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd")}
+
+
 def stream_of(written: WrittenJournal, consumer: str = "trainer") -> GroupStream:
     return GroupStream(written.folder, consumer, follow=False)
 
@@ -123,13 +128,20 @@ async def test_a_group_that_is_withheld_is_told_as_such(written: WrittenJournal)
 
 
 async def test_a_name_is_free_after_an_open_that_was_cancelled(written: WrittenJournal) -> None:
+    file, line = (
+        written.folder / "consumers/trainer.jsonl",
+        b'{"type":"done","phase":"p","round":%d,"task":"t","at":1.0}',
+    )
+    file.parent.mkdir()
+    file.write_bytes(b"".join(line % number + b"\n" for number in range(20_000)))  # so that it takes a while
     stream = stream_of(written)
     opening = asyncio.ensure_future(stream.open())
-    for _ in range(2):
+    while not opening.done() and not is_open(file):
         await asyncio.sleep(0)
-        opening.cancel()
+    opening.cancel()
     await asyncio.wait((opening,))
     await stream.close()
+    assert not is_open(file)
     async with stream_of(written):
         pass
 
@@ -149,7 +161,7 @@ async def test_whoever_waits_hears_that_a_stream_is_closed(written: WrittenJourn
     await stream.close()
     with pytest.raises(InputError, match="is closed"):
         await asyncio.wait_for(waiting, 60)
-    assert str(written.path) not in {os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd")}
+    assert not is_open(written.path)
 
 
 async def test_a_group_that_is_closed_again_comes_as_it_is_then_and_not_after_it_was_done(
