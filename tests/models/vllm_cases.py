@@ -81,8 +81,6 @@ class VllmCases:
         await vllm.until("running", 1)
         assert (await vllm.post("/pause?mode=keep")).json == {"status": "paused"}
         assert (await vllm.post("/reset_prefix_cache")).json == {"success": True}, "nothing holds blocks any more"
-        await vllm.until("waiting", 1)
-        assert await vllm.gauge("running") == 0
         assert not slow.done()
         await vllm.post("/resume")
         assert (await slow).choice["finish_reason"] in ("stop", "length")

@@ -63,6 +63,33 @@ def test_a_group_that_has_failed_stays_so(policy: GroupPolicy, group: tuple[int,
     assert policy.decide(size, scores, unscored + 1) is GroupEnd.FAILED
 
 
+@given(POLICIES, groups())
+def test_without_anybody_given_up_the_end_is_what_was_decided(
+    policy: GroupPolicy, group: tuple[int, list[float], int]
+) -> None:
+    size, scores, _ = group
+    unscored = size - len(scores)
+    assert policy.conclude(size, scores, unscored, 0) is policy.decide(size, scores, unscored)
+
+
+@pytest.mark.parametrize(
+    ("policy", "scores", "unscored", "given_up", "end"),
+    [
+        (GroupPolicy(no_signal_after=2), [1.0, 1.0], 0, 2, GroupEnd.NO_SIGNAL),
+        (GroupPolicy(no_signal_after=2), [1.0, 1.0, 0.0], 0, 1, GroupEnd.NO_SIGNAL),
+        (GroupPolicy(no_signal_after=2), [1.0, 1.0, 0.0, 0.0], 0, 0, GroupEnd.COMPLETE),
+        (GroupPolicy(no_signal_after=2, min_scored=3), [1.0, 1.0], 0, 2, GroupEnd.NO_SIGNAL),
+        (GroupPolicy(straggler_factor=2), [1.0, 0.0, 1.0], 0, 1, GroupEnd.ENOUGH),
+        (GroupPolicy(straggler_factor=2), [1.0, 0.0, 1.0, 1.0], 0, 0, GroupEnd.COMPLETE),
+        (FailFast(), [1.0, 0.0], 1, 1, GroupEnd.FAILED),
+    ],
+)
+def test_the_end_follows_from_the_outcomes_alone(
+    policy: GroupPolicy, scores: list[float], unscored: int, given_up: int, end: GroupEnd
+) -> None:
+    assert policy.conclude(4, scores, unscored, given_up) is end
+
+
 def test_patience_is_a_multiple_of_the_median() -> None:
     assert GroupPolicy(straggler_factor=3).patience([1.0, 2.0, 100.0]) == 6.0
     assert GroupPolicy(straggler_factor=3).patience([]) is None

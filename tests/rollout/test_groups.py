@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from deskroll.errors import ConfigError, FailureClass, FailureKind
+from deskroll.errors import ConfigError, FailureClass, FailureKind, ModelError
 from deskroll.events import DesktopState
 from deskroll.report.results import Results
 from deskroll.rollout.config import Resources
@@ -25,7 +25,7 @@ from deskroll.rollout.job import Job
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.spec import EpisodeSpec
 from deskroll.store import Run
-from deskroll.store.journal import GroupClosed, GroupOpened, Sealed, Started
+from deskroll.store.journal import Failed, GroupClosed, GroupOpened, Sealed, Started
 from deskroll.types import GroupEnd, Task
 from tests.rollout.conftest import INFEASIBLE, until
 
@@ -131,6 +131,32 @@ async def test_no_more_members_are_sampled_anew_than_the_policy_says(tmp_path: P
     group = await run_group(tmp_path / "run", spec, task_of("model", "42", "model"))
     assert (group.end, group.scores) == (GroupEnd.COMPLETE, (1.0,))
     assert sum(each.attempt for each in group.episodes) == 3 + 3, "one attempt each, and three fill-ups"
+
+
+async def test_fill_ups_of_an_earlier_start_count(tmp_path: Path) -> None:
+    task, gate = task_of("model", "42", f"wait {tmp_path / 'gate'}"), tmp_path / "gate"
+
+    def filled() -> int:
+        return sum(each.anew for each in Run.open(tmp_path / "run").records(Failed))
+
+    async with Runtime.open(Resources(backend="inline", num_rollouts=8), store=tmp_path / "run") as runtime:
+        spec = spec_of(GroupPolicy(fill_up=3), retries={"backoff": 600.0, "backoff_max": 600.0})
+        job = runtime.run(Job("train", [task], spec, group_size=3))
+        await until(lambda: job.status().done == 1 and filled() == 1, "one fill-up is used")
+        job.stop(now=True)
+        assert [group async for group in job] == []
+    gate.touch()
+    group = await run_group(tmp_path / "run", spec_of(GroupPolicy(fill_up=3)), task)
+    assert (group.end, group.scores) == (GroupEnd.COMPLETE, (1.0, 1.0))
+    assert filled() == 3
+
+
+async def test_a_server_that_answers_nobody_stops_a_job_whose_groups_fail(tmp_path: Path) -> None:
+    tasks = [task_of("model", "hang", name=f"t{n}") for n in range(200)]
+    async with Runtime.open(Resources(backend="inline", num_rollouts=4), store=tmp_path / "run") as runtime:
+        with pytest.raises(ModelError, match="attempts in a row failed by the model's server"):
+            async for _ in runtime.run(Job("train", tasks, spec_of(FailFast()), group_size=2)):
+                pass
 
 
 @BACKENDS

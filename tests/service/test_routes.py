@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,13 +11,17 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
 from deskroll.errors import InputError
 from deskroll.rollout.asking import find_live
 from deskroll.service.loop import Service
+from deskroll.service.routes import GroupRoutes
 from deskroll.service.stream import GroupStream
 from tests.rollout.conftest import until
 from tests.service.conftest import Services
+from tests.waiting import eventually
 
 
 @asynccontextmanager
@@ -62,6 +67,32 @@ async def test_groups_come_until_they_are_done(services: Services) -> None:
             "read from another start"
         )
         assert await get(http, consumer="trainer") == []
+
+
+async def test_a_consumer_that_asks_no_more_is_let_go(services: Services) -> None:
+    services.drop("one.json", "a")
+    await services.run(max_batches=1)
+    async with Service.open(services.config()) as service:
+        routes = GroupRoutes(service.runtime.store, idle_s=0.05)
+        app = web.Application()
+        app.router.add_routes(routes.routes())
+        async with TestClient(TestServer(app)) as http:
+            for _ in range(2):
+                answer = await http.get("/groups", params={"consumer": "trainer"})
+                assert [each["task"] for each in (await answer.json())["groups"]] == ["a"]
+            await until(lambda: routes.consumers() == (), "its time is over")
+
+            async def found() -> GroupStream | None:
+                stream = GroupStream(service.runtime.folder, "trainer")
+                with contextlib.suppress(InputError):  # it is being closed
+                    await stream.open()
+                    return stream
+                return None
+
+            await (await eventually(found, "the name is free")).close()
+            answer = await http.get("/groups", params={"consumer": "trainer"})
+            assert [each["task"] for each in (await answer.json())["groups"]] == ["a"], "it may ask again"
+        await routes.close()
 
 
 async def test_a_wait_ends_with_the_first_group_and_with_the_service(services: Services) -> None:

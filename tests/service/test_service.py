@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from deskroll.errors import ConfigError, InputError
+from deskroll.report.results import Results
 from deskroll.rollout.service_status import ServiceStatus
 from deskroll.service.config import load_service
 from deskroll.service.loop import Service
@@ -46,6 +48,17 @@ async def test_each_batch_is_a_round_and_it_ends_after_so_many(services: Service
     services.drop("three.json", "c")
     await services.run(max_batches=2, group_size=2)
     assert len(services.outcomes()) == 3, "it has had its two batches"
+
+
+async def test_results_say_what_was_asked_in_each_batch(services: Services) -> None:
+    for most in (1, 2, 5):
+        for number in range(most):
+            services.drop(f"{number}.json", "sum", question=f"question {number}")
+        await services.run(max_batches=most)
+    lines = (services.folder / "results/service/results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["question"] for line in lines] == [f"question {number}" for number in range(5)]
+    results = Results.read(services.folder / "results")
+    assert [results.question(each.key) for each in results.outcomes] == [f"question {number}" for number in range(5)]
 
 
 async def test_batches_that_come_later_are_run_and_shown(services: Services) -> None:
@@ -110,6 +123,42 @@ async def test_what_a_start_left_is_finished_by_the_next_one_whatever_became_of_
     stream = GroupStream(services.folder / "results", "trainer", follow=False)
     assert sorted([group.task async for group in stream]) == ["a", "b"]
     await stream.close()
+
+
+async def test_a_batch_that_cannot_go_on_is_given_up_and_stops_nothing(services: Services) -> None:
+    services.script(SLOW)
+    (services.inbox / "docs").mkdir()
+    (services.inbox / "docs" / "a.txt").write_text("The answer is 42.")
+    services.drop("one.json", "a", env="rag", env_config={"corpus": "docs"})
+    async with services.running() as service:
+        await until(lambda: service.runtime.status().in_flight, "it runs")
+        service.stop(now=True)
+    services.script(FAST)
+    shutil.rmtree(services.inbox / "docs")
+    (services.inbox / "one.json").unlink()
+    services.drop("good.json", "b")
+    for _ in range(2):
+        async with Service.open(services.config(max_batches=2)) as service:
+            await asyncio.wait_for(service.run(), 90)
+            status = part(service)
+            assert (status.done, status.running, [each.id for each in status.last_bad]) == (1, (), ["one.json"])
+    assert sorted(services.outcomes()) == [(1, "b")]
+
+
+async def test_a_start_that_is_drained_finishes_what_earlier_ones_took(services: Services) -> None:
+    services.script(SLOW)
+    for name in "abc":
+        services.drop(f"{name}.json", name)
+    async with services.running() as service:
+        await until(lambda: service.runtime.status().in_flight == 3, "all run")
+        service.stop(now=True)
+    services.script(FAST)
+    async with Service.open(services.config()) as service:
+        service.stop()
+        assert "3 batches with 3 tasks left will finish" in await service.farewell()
+        assert [each.left for each in part(service).running] == [1, 1, 1]
+        await asyncio.wait_for(service.run(), 90)
+        assert (part(service).done, part(service).running) == (3, ())
 
 
 async def test_a_batch_that_was_begun_keeps_its_settings_unless_forced(services: Services) -> None:

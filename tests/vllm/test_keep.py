@@ -59,17 +59,22 @@ async def test_five_refreshes_over_32_open_requests(tmp_path: Path) -> None:
         await refresh_five_times(pool, made, source, askers)
         assert told == []
     judged = Judged(tmp_path, [made / f"step_{version}" for version in VERSIONS], askers.said)
-    changed = 0
+    changed = late = 0
     for n, said in enumerate(askers.said):
         own = [each[n] for each in judged.logprobs]
         through = spans(said, own)
         end = said.completion.version_end
-        assert int(end or said.completion.version) == through[-1], (said.completion.version, end, through)
-        changed += bool(end)
+        assert through[-1] <= int(end or said.completion.version), (said.completion.version, end, through)
+        changed += len(through) > 1
+        # One that was on its way when the weights changed may say so, too.
+        late += bool(end) and int(end) > through[-1]
         if not end and len(said.ids) >= TELLING:
             others = [each for version, each in zip(VERSIONS, own, strict=True) if version != through[0]]
             assert min(said.distance(each) for each in others) > FAR
-    print(f"\n{len(askers.said)} answers, the weights of {changed} changed on the way; all of them say so")
-    assert changed >= len(VERSIONS) - 1
+    print(
+        f"\n{len(askers.said)} answers, the weights of {changed} changed on the way, and they say so; {late} came late"
+    )
+    assert changed >= 32
+    assert late <= changed // 8
     ends = {int(said.completion.version_end) for said in askers.said if said.completion.version_end}
     assert ends == set(VERSIONS[1:])

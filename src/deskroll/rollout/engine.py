@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -25,6 +26,7 @@ from deskroll.rollout.orders import AttemptName, Order
 from deskroll.rollout.retry import acquit, doubt, is_evidence
 from deskroll.rollout.spec import Definition
 from deskroll.store import RunStore
+from deskroll.store.index import GroupKey
 from deskroll.store.journal import Failed, Started
 from deskroll.types import Episode, EpisodeKey, Failure, Record, Score, Stage, StopReason
 
@@ -89,6 +91,7 @@ class Engine:
         *,
         sink: EventSink | None = None,
         history: Mapping[EpisodeKey, Sequence[Episode]] | None = None,
+        filled: Counter[GroupKey] | None = None,
         seed: int | None = None,
     ) -> None:
         self.backend = backend
@@ -108,6 +111,8 @@ class Engine:
         """One number for each group, in the order in which they were planned, whatever their job."""
         self.history = dict(history or {})
         """Attempts of earlier starts that failed and have no outcome yet: what they tell is not forgotten."""
+        self.filled: Counter[GroupKey] = Counter() if filled is None else filled
+        """How often members of each open group were sampled anew, where any was."""
         self.dice = random.Random(seed)  # noqa: S311  (spreads retries)
         self.stopping = False
         """Whether nothing new is started any more."""

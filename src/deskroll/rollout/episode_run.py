@@ -22,7 +22,7 @@ from deskroll.rollout.cancelled import being_cancelled
 from deskroll.rollout.job_state import JobState
 from deskroll.rollout.limits import GroupPermit, Ticket
 from deskroll.rollout.orders import Order
-from deskroll.rollout.retry import Verdict, is_infrastructure, judge
+from deskroll.rollout.retry import Verdict, begin_anew, is_infrastructure, judge
 from deskroll.store.journal import Failed, Sealed
 from deskroll.store.names import name_of
 from deskroll.types import Episode, EpisodeKey, Failure, Score, StopReason, Task
@@ -139,9 +139,9 @@ class EpisodeRun:
         if self._why and verdict.again:
             return Verdict()
         if verdict.seal is not None and is_infrastructure(verdict.seal) and (number := self._group.fill_up()):
-            history.clear()  # what went before counts no more
+            history[:] = begin_anew(history)
             backoff = Backoff(base=retries.backoff, longest=retries.backoff_max)
-            return Verdict(again=True, pause=backoff.pause(number), isolated=alone)
+            return Verdict(again=True, anew=True, pause=backoff.pause(number), isolated=alone)
         return verdict
 
     def _record(self, episode: Episode, judged: Episode, verdict: Verdict) -> Episode | None:
@@ -150,7 +150,9 @@ class EpisodeRun:
         if verdict.seal is not None:
             outcome = self._seal(episode if verdict.seal is judged else verdict.seal)  # as its own files have it
         else:
-            engine.store.write(Failed(episode=judged, epoch=engine.store.epoch, retry_in_s=verdict.pause))
+            engine.store.write(
+                Failed(episode=judged, epoch=engine.store.epoch, retry_in_s=verdict.pause, anew=verdict.anew)
+            )
             if verdict.again:
                 engine.sink.emit(AttemptRetried.of(judged, verdict.pause))
         for tell in engine.on_judged:

@@ -76,6 +76,19 @@ class GroupPolicy(Settings):
             return GroupEnd.NO_SIGNAL
         return None if left else GroupEnd.COMPLETE
 
+    def conclude(self, size: int, scores: Sequence[float], unscored: int, given_up: int) -> GroupEnd:
+        """How a group has ended, all of whose members have their outcome: by these alone, whenever somebody asks.
+
+        `unscored`: members without a score, those that were given up left out.
+        """
+        if not given_up:
+            return self.decide(size, scores, unscored) or GroupEnd.COMPLETE
+        if (end := self.decide(size, scores, unscored)) is not None:
+            return end
+        # Scores differ: one of the last came in while the others were being given up, or the last one took too long.
+        straggler = self.straggler_factor is not None and len(scores) == size - given_up == size - 1
+        return GroupEnd.ENOUGH if straggler else GroupEnd.NO_SIGNAL
+
     def patience(self, seconds: Sequence[float]) -> float | None:
         """How many seconds the last member of a group may take, given what the others took; None: any number."""
         return None if self.straggler_factor is None or not seconds else self.straggler_factor * median(seconds)

@@ -18,7 +18,7 @@ from deskroll.events import GroupBegun, GroupEnded
 from deskroll.rollout.episode_run import EpisodeRun
 from deskroll.rollout.job_state import JobState
 from deskroll.rollout.limits import GroupPermit, Ticket
-from deskroll.rollout.plan import Group
+from deskroll.rollout.plan import Group, is_given_up
 from deskroll.store.index import Outcome
 from deskroll.store.journal import GroupClosed, GroupOpened
 from deskroll.types import Episode, EpisodeKey, GroupEnd
@@ -48,10 +48,10 @@ class GroupRun:
         self._members = [EpisodeRun(key, group.task, self, state) for key in group.keys]
         self._left = len(self._members)
         self._scores: list[float] = []
-        self._unscored = 0
+        self._unscored = self._given_up = 0
         self._seconds: list[float] = []
         """What scored members took."""
-        self._filled = 0
+        self._name = (state.job.name, group.keys[0].round, group.task.id)
         self._decided: GroupEnd | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -81,10 +81,11 @@ class GroupRun:
 
     def fill_up(self) -> int:
         """One of them ended unscored: which of the fill-ups it gets; 0: none is left, or the group is decided."""
-        if self._decided is not None or self._filled >= self._policy.fill_up:
+        filled = self._state.engine.filled
+        if self._decided is not None or filled[self._name] >= self._policy.fill_up:
             return 0
-        self._filled += 1
-        return self._filled
+        filled[self._name] += 1
+        return filled[self._name]
 
     # --- the work ---
 
@@ -103,14 +104,16 @@ class GroupRun:
             member.leave()
 
     def _count(self, outcome: Outcome) -> None:
-        if (score := outcome.points) is None:
-            self._unscored += 1
-        else:
+        if (score := outcome.points) is not None:
             self._scores.append(score)
+        elif is_given_up(outcome):
+            self._given_up += 1
+        else:
+            self._unscored += 1
 
     def _decide(self) -> None:
         if self._decided is None:
-            self._decided = self._policy.decide(self._size, self._scores, self._unscored)
+            self._decided = self._policy.decide(self._size, self._scores, self._unscored + self._given_up)
             if self._decided is not None:
                 self._give_up_rest(self._decided)
         self._watch_straggler()
@@ -155,8 +158,8 @@ class GroupRun:
 
     def _close(self) -> None:
         if len(self.outcomes) == len(self._members):
-            late = self._decided is GroupEnd.ENOUGH and len(self._scores) == self._size  # it was there all the same
-            self.end = GroupEnd.COMPLETE if late else self._decided or GroupEnd.COMPLETE
+            self.end = self._policy.conclude(self._size, self._scores, self._unscored, self._given_up)
+            self._state.engine.filled.pop(self._name, None)
         self.closed_at = time.time()
         key, engine = self._members[0].key, self._state.engine
         closed = GroupClosed(

@@ -25,7 +25,7 @@ from deskroll.rollout.group_run import GroupRun
 from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.job_state import JobState
 from deskroll.rollout.limits import GroupPermit, Ticket
-from deskroll.rollout.plan import Group, left_to_do, make_plan, members
+from deskroll.rollout.plan import Group, is_given_up, left_to_do, make_plan, members
 from deskroll.rollout.spec import Definition, EpisodeSpec
 from deskroll.rollout.tally import batch_planned
 from deskroll.store.index import Outcome
@@ -318,8 +318,8 @@ class JobRun:
             return closed.end, closed.at
         before, now = self._outcomes_before(group, round_), time.time()
         scores = [score for outcome in before if (score := outcome.points) is not None]
-        policy, size = self.job.spec.policy, self.job.group_size
-        end = policy.decide(size, scores, size - len(scores)) or GroupEnd.COMPLETE
+        size, given_up = self.job.group_size, sum(map(is_given_up, before))
+        end = self.job.spec.policy.conclude(size, scores, size - len(scores) - given_up, given_up)
         store.write(GroupClosed(phase=name, round=round_, task=task, at=now, end=end))
         return end, now
 
@@ -340,8 +340,10 @@ class JobRun:
     async def _look_up(self, keys: Sequence[EpisodeKey]) -> list[Episode]:
         """Outcomes of earlier starts in full."""
         if any(key not in self._earlier for key in keys):
-            known = await self._engine.store.outcomes()
-            self._earlier = {each.key: each for each in known if each.key.phase == self.job.name}
+            known, rounds = await self._engine.store.outcomes(), {key.round for key in keys}
+            self._earlier = {
+                each.key: each for each in known if each.key.phase == self.job.name and each.key.round in rounds
+            }  # and no more: a service has had many
         return [self._earlier[key] for key in keys]
 
     async def _run_group(self, group: Group, round_: int, ticket: Ticket) -> None:

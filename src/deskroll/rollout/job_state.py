@@ -58,7 +58,10 @@ class JobState:
     def stop_if_no_model(self, episode: Episode) -> None:
         """Where the model's server answers nobody, no other episode shall be spent on it."""
         failure = episode.failure
-        if failure is None or failure.failure_class is not FailureClass.MODEL:
+        blamed = None if failure is None else failure.failure_class
+        if blamed is FailureClass.CANCELLED:
+            return  # one that was stopped says nothing
+        if failure is None or blamed is not FailureClass.MODEL:
             self._no_model = 0
             return
         self._no_model += 1

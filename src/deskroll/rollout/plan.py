@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
 from deskroll.errors import FailureClass, InputError
-from deskroll.rollout.retry import is_infrastructure
+from deskroll.rollout.retry import begin_anew, is_infrastructure
 from deskroll.store import Index, RunStore
-from deskroll.store.index import Outcome
-from deskroll.store.journal import Failed, JournalRecord, Planned, Reopened, Sealed
+from deskroll.store.index import GroupKey, Outcome
+from deskroll.store.journal import Failed, GroupClosed, JournalRecord, Planned, Reopened, Sealed
 from deskroll.tasks import task_digest
-from deskroll.types import Episode, EpisodeKey, Record, Task
+from deskroll.types import Episode, EpisodeKey, GroupEnd, Record, Task
 
 
 class Group(Record, frozen=True):
@@ -51,7 +52,24 @@ def failed_before(index: Index) -> dict[EpisodeKey, list[Episode]]:
         cancelled = episode.failure is not None and episode.failure.failure_class is FailureClass.CANCELLED
         if episode.attempt > sealed.get(episode.key, 0) and not cancelled:
             failed.setdefault(episode.key, []).append(episode)
-    return failed
+            if each.anew:
+                failed[episode.key] = begin_anew(failed[episode.key])
+    return {key: history for key, history in failed.items() if history}
+
+
+def filled_before(index: Index) -> Counter[GroupKey]:
+    """How often earlier starts had members of a group sampled anew, of groups that are not closed since."""
+    filled = Counter(
+        (each.episode.key.phase, each.episode.key.round, each.episode.key.task)
+        for each in index.records(Failed)
+        if each.anew
+    )
+    closed = {key for key, last in index.groups.items() if isinstance(last, GroupClosed) and not _is_open(last)}
+    return Counter({key: number for key, number in filled.items() if key not in closed})
+
+
+def _is_open(closed: GroupClosed) -> bool:
+    return closed.end in (None, GroupEnd.STOPPED)
 
 
 def members(phase: str, round_: int, task: str, samples: int) -> list[EpisodeKey]:
@@ -65,11 +83,12 @@ def _unfinished(index: Index, group: Sequence[EpisodeKey]) -> list[EpisodeKey]:
     Where its policy gave members up, the group is over, and what was spoiled of it stays so.
     """
     known = [(key, index.outcome(key)) for key in group]
-    over = any(_is_given_up(outcome) for _, outcome in known if outcome is not None)
+    over = any(is_given_up(outcome) for _, outcome in known if outcome is not None)
     return [key for key, outcome in known if outcome is None or (is_infrastructure(outcome) and not over)]
 
 
-def _is_given_up(outcome: Outcome) -> bool:
+def is_given_up(outcome: Outcome) -> bool:
+    """Whether a policy did not want it any more."""
     return outcome.failure is not None and outcome.failure.failure_class is FailureClass.CANCELLED
 
 

@@ -60,6 +60,8 @@ class Verdict(Record, frozen=True):
     again: bool = False
     pause: float = 0.0
     isolated: bool = False
+    anew: bool = False
+    """Whether the group has it sampled anew: failures so far count no more."""
 
 
 def judge(history: Sequence[Episode], retries: Retries, *, alone: bool, dice: random.Random) -> Verdict:
@@ -92,6 +94,11 @@ def is_evidence(episode: Episode) -> bool:
     """
     failure = episode.failure
     return failure is not None and failure.cause is DeathCause.INSIDE and episode.actions > 0
+
+
+def begin_anew(history: Sequence[Episode]) -> list[Episode]:
+    """What still counts of an episode's attempts when it is sampled anew: deaths of desktops by what was done there."""
+    return [each for each in history if is_evidence(each)]
 
 
 def acquit(episode: Episode, others: int) -> Episode:

@@ -6,7 +6,7 @@ from deskroll.types import Record
 
 
 class RunningBatch(Record, frozen=True, omit_defaults=False):
-    """A batch that is run."""
+    """A batch that was taken and is not through."""
 
     id: str
     round: int

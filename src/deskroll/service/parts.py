@@ -10,9 +10,7 @@ from pathlib import Path
 
 from deskroll.errors import InputError, StoreError
 from deskroll.models.settings import ModelSettings
-from deskroll.models.vllm.notes import ServerNotes
 from deskroll.models.vllm.pool import ModelServicePool
-from deskroll.models.vllm.reap import reap_servers
 from deskroll.rollout.folder import new_root, open_store
 from deskroll.rollout.run_budget import RunBudget
 from deskroll.service.config import OF_ONE_LIST, ServiceConfig
@@ -34,8 +32,6 @@ class ServiceParts:
     pool: ModelServicePool | None
     folder: str
     """Where the files are that tasks name."""
-    questions: dict[str, str]
-    """What is asked in each task, by its id: results.jsonl says it, too."""
     budget: RunBudget
     """What it may use up, over all of its starts."""
 
@@ -43,11 +39,10 @@ class ServiceParts:
 @asynccontextmanager
 async def open_parts(config: ServiceConfig) -> AsyncIterator[ServiceParts]:
     """Open all of it, for the length of the block."""
-    questions = dict[str, str]()
     async with AsyncExitStack() as stack:
         try:
             settings = config.model_dump(mode="json", exclude={*OF_ONE_LIST})
-            store = await stack.enter_async_context(open_store(new_root(config), settings, questions))
+            store = await stack.enter_async_context(open_store(new_root(config), settings))
         except StoreError as error:  # a service that cannot begin is bad input
             raise InputError(str(error)) from error
         assert isinstance(store.storage, LocalStorage)  # noqa: S101  (its settings say so)
@@ -58,14 +53,13 @@ async def open_parts(config: ServiceConfig) -> AsyncIterator[ServiceParts]:
         loader = await stack.enter_async_context(TaskLoader(source, ledger.knows))
         pool = await _open_pool(config, stack)
         folder = _folder_of(config.source, source, stack)
-        yield ServiceParts(_with_pool(config, pool), store, ledger, loader, pool, folder, questions, budget)
+        yield ServiceParts(_with_pool(config, pool), store, ledger, loader, pool, folder, budget)
 
 
 async def _open_pool(config: ServiceConfig, stack: AsyncExitStack) -> ModelServicePool | None:
-    """Model servers of its own; what a start that was killed has left of them is ended first."""
+    """Model servers of its own."""
     if config.models is None:
         return None
-    await reap_servers(ServerNotes())
     return await stack.enter_async_context(ModelServicePool(config.models))
 
 

@@ -61,7 +61,7 @@ async def serve(config: ServiceConfig, *, force: bool = False, put: Callable[[by
         stack.enter_context(LogLines(console))
         service = await stack.enter_async_context(Service.open(config, Told(put)))
         folder = service.runtime.folder
-        _say(console, f"serving batches from {config.source.at}, kept in {folder}")
+        _say(console, f"serving batches from {config.source.shown}, kept in {folder}")
         _say(console, f"more:  {program()} status {shlex.quote(folder)}")
         progress = Progress(console, service.runtime.status, lines=False)
         async with progress.shown():

@@ -107,6 +107,8 @@ class Failed(Record, frozen=True, tag_field="type", tag="failed"):
     episode: Episode
     epoch: int
     retry_in_s: float = 0.0
+    anew: bool = False
+    """Its group has it sampled anew: this failure, and those before it, count no more."""
 
 
 class Sealed(Record, frozen=True, tag_field="type", tag="sealed"):

@@ -65,7 +65,13 @@ class ScriptedReplica:
 class ScriptedServers:
     """Starts them, and keeps them by the order in which they were started."""
 
-    def __init__(self, folder: Path, latency: float = 0.0, fail_starts: int = 0, script: Script | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        latency: float | tuple[float, float] = 0.0,
+        fail_starts: int = 0,
+        script: Script | None = None,
+    ) -> None:
         self.started: list[ScriptedReplica] = []
         self.trouble = Trouble()
         self.fail_starts = fail_starts

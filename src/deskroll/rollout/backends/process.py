@@ -143,8 +143,8 @@ class ProcessBackend(Backend):
         if (handle := self._of(key, attempt)) is not None:
             handle.stop(key, attempt, error, visit)
             return True
-        if visit is None:
-            self._unwanted[key, attempt] = error  # it waits for a worker
+        if visit is None and (key, attempt) in self._waiting:
+            self._unwanted[key, attempt] = error
         return False
 
     def give_back(self, attempts: Collection[AttemptName]) -> asyncio.Future[int]:
@@ -256,10 +256,7 @@ class ProcessBackend(Backend):
             await asyncio.sleep(_LOOK_S)
             self._zygote.forget_words()
             for handle in self._handles:
-                if handle.rss_mb() > self._settings.worker_memory_mb:
-                    handle.kill(
-                        f"it had {handle.rss_mb():.0f} MB of memory; allowed: {self._settings.worker_memory_mb:g}"
-                    )
+                handle.check_memory(self._settings.worker_memory_mb)
             if hanging := [handle for handle in self._handles if self._hangs(handle)]:
                 words = await self._stacks(hanging)
                 for handle in hanging:
