@@ -20,7 +20,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
-LONGEST = ("suites", "rollout/test_nothing_lost", "seeds/test_documents", "desktops", "seeds", "rollout", "x11")
+LONGEST = (
+    "suites", "rollout/test_nothing_lost", "service/test_nothing_lost", "seeds/test_documents", "desktops", "seeds",
+    "rollout", "x11",
+)  # fmt: skip
 """What paths of tests begin with that take minutes, in the order in which they are run."""
 
 
@@ -30,8 +33,9 @@ THOROUGH = (
     "envs/test_rag_dense", "osworld", "report/test_html", "rollout/events/test_telemetry", "rollout/test_demand",
     "rollout/test_failures", "rollout/test_faulty_server", "rollout/test_leftovers", "rollout/test_nothing_lost",
     "rollout/test_plug_in_files", "rollout/test_pool_gone", "rollout/test_process", "rollout/test_stops",
-    "rollout/test_storage", "rollout/test_traces", "rollout/test_watchdog", "seeds", "store/test_objects", "suites",
-    "test_bad_input", "test_cli", "test_completing", "test_examples", "test_guide", "test_plugins_page", "x11",
+    "rollout/test_storage", "rollout/test_traces", "rollout/test_watchdog", "seeds", "service/test_nothing_lost",
+    "store/test_objects", "suites", "test_bad_input", "test_cli", "test_completing", "test_examples", "test_guide",
+    "test_plugins_page", "test_service_page", "x11",
 )  # fmt: skip
 """What paths of tests begin with that `--fast` leaves out: real desktops, sandboxes, many processes, minutes."""
 

@@ -79,6 +79,20 @@ async def test_a_limit_may_be_moved_and_does_not_outlive_its_block() -> None:
     assert troubles == [], "nobody tries to end what is over"
 
 
+async def test_a_limit_that_is_extended_holds_later_and_then_it_does() -> None:
+    async with time_limit(0.01) as limit:
+        limit.extend(0.1)
+        await until_it_has_run(0.05)
+    assert not limit.expired()
+    with pytest.raises(TimeoutError):
+        async with time_limit(0.01) as limit:
+            limit.extend(0.01)
+            await asyncio.Event().wait()
+    async with time_limit(None) as limit:
+        limit.extend(1.0)
+        assert limit.left is None
+
+
 async def test_what_the_block_raises_and_who_cancels_it_pass_through() -> None:
     with pytest.raises(TimeoutError, match="its own"):
         async with time_limit(60) as limit:
@@ -120,3 +134,34 @@ def test_the_clock_of_the_boot_goes_on_while_the_machine_sleeps() -> None:
 def test_without_a_loop_there_is_no_running_time() -> None:
     with pytest.raises(RuntimeError):
         running_time()
+
+
+async def test_of_two_limits_the_one_that_is_over_ends_its_own_block() -> None:
+    async with time_limit(60) as outer:
+        with pytest.raises(TimeoutError):
+            async with time_limit(0.05):
+                await asyncio.Event().wait()
+        assert not outer.expired()
+        await asyncio.sleep(0)
+    with pytest.raises(TimeoutError):
+        async with time_limit(0.05), time_limit(60) as inner:
+            await asyncio.Event().wait()
+    assert not inner.expired()
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0, "nobody has cancelled it"
+
+
+async def test_who_is_cancelled_when_the_limit_is_over_stays_cancelled() -> None:
+    async def limited() -> None:
+        async with time_limit(0.01) as limit:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                assert limit.expired()
+                task.cancel()
+                await asyncio.sleep(0)
+
+    task = asyncio.create_task(limited())
+    await asyncio.wait((task,))
+    assert task.cancelled()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deskroll.rollout.job import Batch, Job
     from deskroll.rollout.runtime import Runtime
     from deskroll.rollout.spec import EpisodeSpec
+    from deskroll.service.stream import GroupStream
     from deskroll.store.reader import Run, open_run
     from deskroll.tasks import load_tasks
     from deskroll.types import Episode, GroupEnd, Task
@@ -50,6 +51,7 @@ __all__ = [
     "GroupEnd",
     "GroupPolicy",
     "GroupResult",
+    "GroupStream",
     "InputError",
     "Job",
     "JobStopped",
@@ -82,6 +84,7 @@ _HOMES = {
     "deskroll.rollout.job": ("Batch", "Job"),
     "deskroll.rollout.runtime": ("Runtime",),
     "deskroll.rollout.spec": ("EpisodeSpec",),
+    "deskroll.service.stream": ("GroupStream",),
     "deskroll.store.reader": ("Run", "open_run"),
     "deskroll.tasks": ("load_tasks",),
     "deskroll.types": ("Episode", "GroupEnd", "Task"),

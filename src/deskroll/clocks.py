@@ -39,7 +39,8 @@ def running_time() -> float:
         if ticker is None:
             ticker = _tickers[loop] = _Ticker(loop)
         _latest = ticker
-    return ticker.time()
+    now, due = time.monotonic(), ticker.due
+    return (now if now < due else due) - ticker.lost
 
 
 class _Ticker:
@@ -47,19 +48,17 @@ class _Ticker:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = weakref.ref(loop)
-        self._lost = 0.0
-        self._due = 0.0
-        """When the next look is late."""
+        self.lost = 0.0
+        """For how long the loop did not run."""
+        self.due = 0.0
+        """When the next look is late: until then, the loop runs."""
         self._look()
-
-    def time(self) -> float:
-        return min(time.monotonic(), self._due) - self._lost
 
     def _look(self) -> None:
         now = time.monotonic()
-        if self._due:
-            self._lost += max(0.0, now - self._due)
-        self._due = now + _TICK_S + _LATE_S
+        if self.due:
+            self.lost += max(0.0, now - self.due)
+        self.due = now + _TICK_S + _LATE_S
         if (loop := self.loop()) is not None:
             loop.call_later(_TICK_S, self._look)
 
@@ -72,25 +71,31 @@ _latest: _Ticker | None = None
 class time_limit:  # noqa: N801  (it is used like a function)
     """End the block with `TimeoutError` once it has had so many seconds of running time; None: never.
 
-    `async with time_limit(5) as limit`; the end may be moved while the block runs.
+    `async with time_limit(5) as limit`; the end may be moved while the block runs. What a cancellation means is decided
+    as in `asyncio.timeout`, whose clock would be another one.
     """
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
-        self._block = asyncio.timeout(None)
+        self._expired = False
         self._end: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
 
     async def __aenter__(self) -> Self:
-        await self._block.__aenter__()
-        self.allow(self._seconds)
+        self._loop = asyncio.get_running_loop()
+        if (task := asyncio.current_task(self._loop)) is None:
+            raise RuntimeError("a limit on time needs a task that it can end")
+        self._task, self._cancelling = task, task.cancelling()
+        if self._seconds is not None:
+            self.allow(self._seconds)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._release()
-        await self._block.__aexit__(kind, error, trace)
+        if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+            raise TimeoutError from error
 
     @property
     def left(self) -> float | None:
@@ -99,17 +104,22 @@ class time_limit:  # noqa: N801  (it is used like a function)
 
     def expired(self) -> bool:
         """Whether the block was ended."""
-        return self._block.expired()
+        return self._expired
 
     def allow(self, seconds: float | None) -> None:
         """So many seconds from now; None: as long as it takes. Too late once it has expired."""
         self._release()
-        if self.expired():
+        if self._expired:
             return
         self._end = None
         if seconds is not None:
             self._end = running_time() + seconds
             self._set_timer(seconds)
+
+    def extend(self, seconds: float) -> None:
+        """So many seconds more than are left. Its timer stays: one that comes too early is set again."""
+        if self._end is not None:
+            self._end += seconds
 
     def _release(self) -> None:
         if self._timer is not None:
@@ -117,11 +127,15 @@ class time_limit:  # noqa: N801  (it is used like a function)
             self._timer = None
 
     def _set_timer(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(max(0.0, seconds), self._look)
+        self._timer = self._loop.call_later(max(0.0, seconds), self._look)
 
     def _look(self) -> None:
-        self._timer = None
         if (left := self.left) is not None and left > _NOW_S:
             self._set_timer(left)
-        elif not self.expired():
-            self._block.reschedule(asyncio.get_running_loop().time())
+        else:
+            self._timer = self._loop.call_soon(self._expire)  # whatever has come by now is heard first
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._expired = True
+        self._task.cancel()

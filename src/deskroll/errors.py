@@ -296,6 +296,8 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 def plain(text: str, longest: int = LONGEST_WORD, *, keep: str = "") -> str:
     """What a guest or a client said, fit for a log or a terminal: printable (or in `keep`), of bounded length."""
+    if len(text) <= longest and text.isprintable():  # as most are
+        return text.strip()
     shown = "".join(each if each.isprintable() or each in keep else " " for each in text[:longest]).strip()
     return f"{shown} ..." if len(text) > longest else shown
 

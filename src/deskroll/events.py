@@ -87,6 +87,32 @@ class BatchPlanned(OfJob, frozen=True, kw_only=True, tag="batch.planned"):
     unscored: dict[str, int] = msgspec.field(default_factory=dict)
 
 
+class BatchTaken(OfJob, frozen=True, kw_only=True, tag="batch.taken"):
+    """A service has taken a batch of its source, or goes on with one of an earlier start (`again`)."""
+
+    batch: str
+    tasks: int
+    again: bool = False
+
+
+class BatchEnded(OfJob, frozen=True, kw_only=True, tag="batch.ended"):
+    """Every group of a service's batch is closed."""
+
+    batch: str
+    tasks: int
+    seconds: float = 0.0
+    """Since it was taken."""
+
+
+class BatchRefused(Occurrence, frozen=True, kw_only=True, tag="batch.bad"):
+    """A batch of a service's source cannot be run, and was set aside."""
+
+    batch: str
+    reason: str
+    at_path: str = ""
+    """Where it is now; empty: it was left where it is."""
+
+
 class JobEnded(OfJob, frozen=True, kw_only=True, tag="job.ended"):
     """A job has come to its end, or was stopped."""
 
@@ -416,7 +442,8 @@ class EventsSkipped(Occurrence, frozen=True, kw_only=True, tag="events.skipped")
 
 
 Event = (
-    RunOpened | RunStopping | RunClosed | LimitsChanged | JobStarted | BatchPlanned | JobEnded | GroupBegun | GroupEnded
+    RunOpened | RunStopping | RunClosed | LimitsChanged | JobStarted | BatchPlanned | BatchTaken | BatchEnded
+    | BatchRefused | JobEnded | GroupBegun | GroupEnded
     | AttemptStarted | StageEntered | WaitChanged | AttemptEnded | AttemptDropped | AttemptRetried
     | EpisodeSealed | EpisodeStalled | EpisodeUnclosed
     | ModelAnswered | ModelRetried | ModelFailed | EndpointSilent | EndpointAnswering | EndpointChanged

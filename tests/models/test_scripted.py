@@ -11,7 +11,7 @@ import aiohttp
 import openai
 import pytest
 
-from deskroll.errors import ConfigError, InputError
+from deskroll.errors import ConfigError, InputError, ModelError
 from deskroll.models import Message, ModelRefused, ToolResult, tool_results
 from deskroll.models.scripted import FaultKind, Faults, Script, ScriptedServer
 from deskroll.types import Completion
@@ -92,6 +92,15 @@ async def test_without_tools_no_tool_is_called() -> None:
     async with ScriptedServer(script) as server, client(server.url) as model:
         assert (await model.complete(QUESTION)).tool_calls == ()
         assert server.stats.faults == {}
+
+
+async def test_faults_may_be_for_some_conversations_alone() -> None:
+    faults = {"rate": 1, "kinds": ["500"], "when": "compute"}
+    script = Script.parse({"faults": faults, "replies": [{"turns": [{"text": "fine"}]}]})
+    async with ScriptedServer(script) as server, client(server.url, retries=0) as model:
+        assert (await model.complete([Message.user("hello").sent])).text == "fine"
+        with pytest.raises(ModelError, match="500"):
+            await model.complete([Message.user("compute").sent])
 
 
 async def test_the_same_order_gives_the_same_faults() -> None:

@@ -32,6 +32,8 @@ from deskroll.store import Run
 from deskroll.store.journal import Opened, Reopened, Sealed, Started
 from tests.desktops.conftest import host_processes, leftovers
 
+SOAK = int(os.environ.get("DESKROLL_SOAK", "0"))
+"""How many decks are struck, by `make soak`; 0: a part of one."""
 JUMPING_CLOCK = Path(__file__).parent.parent / "jumping_clock"
 CLOCK_STEP_S = 3600.0
 PATIENCE_S = 180.0

@@ -14,11 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.rollout.storm import Blow, Storm, Weather, check_run
+from tests.rollout.storm import SOAK, Blow, Storm, Weather, check_run
 from tests.waiting import wait_until
 
-SOAK = int(os.environ.get("DESKROLL_SOAK", "0"))
-"""How many decks are struck; 0: a part of one."""
 _LEFT_S = 15.0
 """How long what was killed last may take to be gone."""
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from deskroll.errors import ConfigError
-from deskroll.events import EndpointChanged
 from deskroll.models.scripted import ScriptedServer
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.models import Models
 from deskroll.rollout.session import Session
-from tests.models.servers import Noted
-from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script, until
+from tests.rollout.conftest import ANSWER, CALCULATE, Runs, questions, script
 
 
 @asynccontextmanager
@@ -44,54 +42,6 @@ async def test_the_limit_on_open_requests_holds_over_all_workers(runs: Runs, bac
             episodes = await session.run()
     assert [each.score.value for each in episodes] == [1.0] * 30
     assert most == [5]
-
-
-def of_servers(runs: Runs, servers: list[ScriptedServer], **fields: object) -> RunConfig:
-    endpoints = [{"url": server.url} for server in servers]
-    config = runs.config(**fields)
-    model = config.model.model_dump(exclude={"api_key"}) | {"base_url": "", "endpoints": endpoints, "server_wait": 90}
-    return RunConfig.model_validate(config.model_dump(exclude={"model"}) | {"model": model})
-
-
-async def test_faults_and_the_loss_of_a_server_cost_no_episode(runs: Runs) -> None:
-    faults = {"faults": {"rate": 0.2, "kinds": ["500", "429", "half_body"]}, "latency": 0.005}
-    async with AsyncExitStack() as stack:
-        servers = [ScriptedServer(script(CALCULATE, ANSWER, seed=n, **faults)) for n in range(3)]
-        for server in servers:
-            await stack.enter_async_context(server)
-        config = of_servers(runs, servers, num_rollouts=24, backend="process", workers=2)
-        sink = Noted()
-        async with Session.open(config, questions(150), sink=sink) as session:
-            running = asyncio.create_task(session.run())
-            await until(lambda: servers[0].stats.requests > 40, "the first server has work")
-            await servers[0].__aexit__()
-            episodes = await running
-    assert [each.score.value for each in episodes] == [1.0] * 150
-    assert all(server.stats.requests > 60 for server in servers[1:])
-    gone = [event for event in sink.events if isinstance(event, EndpointChanged) and event.state == "closed"]
-    assert gone, "nobody said that a server was lost"
-    steps = [step for each in episodes for step in runs.read().attempt(each.key, each.attempt).steps()]
-    answered = {step.completion.endpoint for step in steps if step.completion}
-    assert answered == {event.endpoint for event in sink.events if isinstance(event, EndpointChanged)}
-
-
-async def test_while_all_servers_are_gone_every_episode_waits(runs: Runs) -> None:
-    answers = script(CALCULATE, ANSWER, latency=0.02)
-    async with AsyncExitStack() as stack:
-        first = await stack.enter_async_context(ScriptedServer(answers))
-        port = int(first.url.rpartition(":")[2].partition("/")[0])
-        config = of_servers(runs, [first], num_rollouts=8, limits={"max_time": 5})
-        async with Session.open(config, questions(40)) as session:
-            running = asyncio.create_task(session.run())
-            await until(lambda: first.stats.requests > 10, "it has begun")
-            await first.__aexit__()
-            await until(lambda: any(each.state == "closed" for each in session.status().endpoints), "it is missed")
-            await asyncio.sleep(1.5)  # longer than the pause after which it is tried again, so that it is in vain
-            second = await stack.enter_async_context(ScriptedServer(answers, listen=f"127.0.0.1:{port}"))
-            episodes = await running
-            assert second.stats.requests
-    assert [each.score.value for each in episodes] == [1.0] * 40
-    assert all(each.attempt == 1 for each in episodes)
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,13 @@ _COMMANDS = {
     "report": ("deskroll.cli.report:report", "What a run came to: success, failures, time, cost; as a page, too."),
     "run": ("deskroll.cli.run:run", "Run an agent on tasks, in parallel, and score every attempt."),
     "runs": ("deskroll.cli.runs:runs", "Which runs there are: how each stands, how well it did, what it cost."),
+    "serve": ("deskroll.cli.serve:serve", "The rollout service: runs batches of tasks as they come, until stopped."),
     "show": ("deskroll.cli.show:show", "One episode step by step, with the paths of its files."),
     "stats": ("deskroll.cli.report:stats", "Runs beside each other: each success rate, and how far they scatter."),
     "compare": ("deskroll.cli.report:compare", "Two runs task by task: better, worse, and whether that may be chance."),
     "status": ("deskroll.cli.status:status", "What a live run does, what is stuck, what limits."),
     "tasks": ("deskroll.cli.tasks:tasks", "List tasks, show one, see what they need and whether they can run here."),
+    "train": ("deskroll.cli.train:train", "Train a model on tasks: baseline, steps, evaluations, under one limit."),
     "doctor": ("deskroll.cli.doctor:doctor", "What is there, what is missing, what to run."),
 }
 

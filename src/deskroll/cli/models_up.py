@@ -82,7 +82,8 @@ async def _up(config: ModelPoolConfig, at: str, as_json: bool) -> None:
         if as_json:
             print_json({"address": pool.address})
         else:
-            click.echo(f"{config.replicas} x {plain(config.ckpt_path)} on {pool.address}: starting ...")
+            what = f"{config.replicas} x {plain(config.ckpt_path)} on {pool.address}"
+            click.echo(f"{what}: starting, which takes a minute or more; `deskroll models ls` shows how far it is")
         ready = asyncio.create_task(pool.ready())
         ended = asyncio.create_task(stop.wait())
         try:
@@ -182,11 +183,13 @@ def _show(status: PoolStatus) -> None:
         f"{plain(status.model)} on {status.address}, version {checkpoint.version or '-'}: {plain(checkpoint.path)}"
     )
     for view in status.endpoints:
-        error = f"  {plain(view.last_error)}" if view.last_error else ""
+        error = f"  {plain(view.last_error)}" if view.last_error and view.state != "starting" else ""
         click.echo(f"  {view.name}  {view.state}  {view.in_flight}/{view.limit}  version {view.version or '-'}{error}")
     for each in status.replicas:
-        if each.state not in ("up", "starting"):
-            click.echo(f"  server {each.number}: {each.state}: {plain(each.last_error, 300)}")
+        if each.state != "up":
+            where = f"; its log: {plain(each.log)}" if each.log else ""
+            why = f": {plain(each.last_error, 300)}" if each.last_error else ""
+            click.echo(f"  server {each.number}: {each.state}{why}{where}")
     for gpu in status.gpus:
         click.echo(f"  GPU {gpu.index}: {gpu.used_mb:,} of {gpu.total_mb:,} MB")
     if checkpoint.refused:

@@ -1,4 +1,4 @@
-"""Ctrl-C during a run: once, twice, three times; and SIGTERM and SIGHUP, which mean twice.
+"""Ctrl-C during a run: once, twice, three times; and SIGTERM and SIGHUP, which mean twice, unless told otherwise.
 
 Guarantees, from before anything is opened until everything is closed: no signal ends the process at once, so that no
 desktop, worker or socket is left. Before the run goes on, what is being opened is closed again; after it, closing is
@@ -10,31 +10,42 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from rich.console import Console
 
-from deskroll.report.words import counted
 from deskroll.rollout.cancelled import being_cancelled
-from deskroll.rollout.session import Session
-from deskroll.types import Episode
 
+T = TypeVar("T")
 _STOP_S = 30.0
 """How long what was told to stop may take."""
 _AGAIN_S = 0.25
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class Interruptible(Protocol):
+    """What goes on until it ends, or is told to."""
+
+    def stop(self, now: bool = False) -> None:
+        """Start nothing more; `now`: end what runs, too."""
+
+    async def farewell(self) -> str:
+        """What becomes of what runs, once it was told to stop, in words."""
+
+
 class Interrupts:
     """Ctrl-C once: finish what has begun. Twice: stop now. Three times: give up waiting for that."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, urgent: Collection[signal.Signals] = (signal.SIGTERM, signal.SIGHUP)) -> None:
+        """`urgent`: signals that mean twice."""
         self.count = 0
         """How often the run itself was interrupted."""
         self._console = console
         self._main: asyncio.Task[object] | None = None
-        self._session: Session | None = None
-        self._task: asyncio.Task[list[Episode]] | None = None
+        self._urgent = urgent
+        self._session: Interruptible | None = None
+        self._task: asyncio.Task[Any] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closing = 0
@@ -56,14 +67,14 @@ class Interrupts:
         for number in self._handled:
             loop.remove_signal_handler(number)
 
-    async def guarded(self, session: Session, work: Coroutine[object, object, list[Episode]]) -> list[Episode]:
-        """Wait for the run; what does not stop when told so is left."""
-        self._session, self._task = session, asyncio.create_task(work)
+    async def guarded(self, session: Interruptible, work: Coroutine[object, object, T]) -> T | None:
+        """Wait for the run; what does not stop when told so is left, and nothing came of it then."""
+        self._session, self._task = session, (task := asyncio.create_task(work))
         try:
-            return await self._task
+            return await task
         except asyncio.CancelledError:
             if self.count > 1 and not being_cancelled():
-                return []
+                return None
             raise
         finally:
             if self._telling is not None:
@@ -77,9 +88,9 @@ class Interrupts:
         elif self._task.done():
             self._disturb()
         else:
-            self._stop(self._session, self._task, now=number != signal.SIGINT)
+            self._stop(self._session, self._task, now=number in self._urgent)
 
-    def _stop(self, session: Session, task: asyncio.Task[list[Episode]], *, now: bool) -> None:
+    def _stop(self, session: Interruptible, task: asyncio.Task[Any], *, now: bool) -> None:
         self.count = max(self.count + 1, 2 if now else 1)
         if self.count == 1:
             session.stop()
@@ -90,16 +101,13 @@ class Interrupts:
         elif not now:
             task.cancel()
 
-    async def _tell(self, session: Session) -> None:
-        """Say what becomes of the episodes, as soon as the workers have said what they have begun."""
-        finishing = await session.finishing()
-        standing = session.state.standing()
-        left = max(0, standing.planned - standing.done - finishing)
-        ends = f"{counted(finishing, 'episode')} under way will finish" if finishing else "no episode is under way"
+    async def _tell(self, session: Interruptible) -> None:
+        """Say what becomes of what runs, as soon as that is known."""
+        said = await session.farewell()
         if self.count == 1:
-            self._console.print(f"stopping: {ends}, {left:,} left for a resume; Ctrl-C again stops now")
+            self._console.print(said)
 
-    def _end(self, session: Session, task: asyncio.Task[list[Episode]], deadline: float) -> None:
+    def _end(self, session: Interruptible, task: asyncio.Task[Any], deadline: float) -> None:
         """Stop what runs, and again until nothing does: what is on its way to a worker is not there to be stopped."""
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:

@@ -93,7 +93,7 @@ async def conduct(
         progress = Progress(console, session.status)
         async with progress.shown():
             try:
-                outcomes = await interrupts.guarded(session, session.run())
+                outcomes = await interrupts.guarded(session, session.run()) or []
             except DeskrollError as error:
                 error.args = (f"{error}\n{_resume(session.folder)}",)
                 raise

@@ -18,6 +18,7 @@ from deskroll.errors import plain
 from deskroll.report.intervals import wilson
 from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
+from deskroll.rollout.service_status import ServiceStatus
 from deskroll.rollout.sizing import Sizing
 from deskroll.rollout.status import RunStatus
 from deskroll.store.names import NAMED_BY, name_of
@@ -34,6 +35,8 @@ _WAITING = {"permit": "wait for a permit", "desktop": "wait for a desktop", "mod
 """Stages whose names alone would mislead."""
 _UNHEARD = "not heard of yet"
 """Attempts that were ordered, and whose workers have not told of them yet."""
+_MOST_BATCHES = 3
+"""Batches and consumers that are shown."""
 _LINE_S = 10.0
 """Between lines where there is no terminal."""
 
@@ -41,13 +44,18 @@ _LINE_S = 10.0
 class Progress:
     """Shows a run while it goes on: live on a terminal, else a line now and then."""
 
-    def __init__(self, console: Console, status: Callable[[], RunStatus]) -> None:
+    def __init__(self, console: Console, status: Callable[[], RunStatus], *, lines: bool = True) -> None:
+        """`lines`: whether it is told now and then where there is no terminal."""
         self._console = console
         self._status = status
+        self._shown = console.is_terminal or lines
 
     @asynccontextmanager
     async def shown(self) -> AsyncIterator[None]:
         """For the length of the block."""
+        if not self._shown:
+            yield
+            return
         task = asyncio.create_task(self._live() if self._console.is_terminal else self._lines())
         task.add_done_callback(_tell_death)
         try:
@@ -153,11 +161,34 @@ def progress(status: RunStatus) -> Group:
     if standing.tokens:
         table.add_row("model", Text(_usage(status)))
     table.add_row("limit", Text(status.limit))
+    if status.service is not None:
+        _add_service(table, status.service, status.at)
     parts: list[RenderableType] = [head, table]
     parts.extend(Text(f"! {each}", style="bold red") for each in status.attention[:5])
     if status.stopping:
         parts.append(Text(f"{status.used_up or 'stopping'}: nothing more is started", style="yellow"))
     return Group(*parts)
+
+
+def _add_service(table: Table, service: ServiceStatus, now: float) -> None:
+    """Rows of a service: its batches, the last bad one, the next poll."""
+    counts = {"done": service.done, "running": len(service.running), "waiting": service.waiting, "bad": service.bad}
+    if service.passed:
+        counts["passed over"] = service.passed
+    table.add_row("batches", Text(", ".join(f"{count:,} {name}" for name, count in counts.items())))
+    for each in service.running[:_MOST_BATCHES]:
+        table.add_row("", Text(plain(f"{each.id}: {each.left:,} of {counted(each.tasks, 'task')} left")))
+    for bad in service.last_bad[:_MOST_BATCHES]:
+        said = bad.error if bad.id in bad.error else f"{bad.id}: {bad.error}"
+        table.add_row("", Text(plain(f"bad: {said}", 300), style="yellow"))
+    polled = "" if service.next_poll is None else f"; next poll in {span(max(0.0, service.next_poll - now))}"
+    table.add_row("source", Text(plain(service.source) + ("; draining" if service.draining else polled)))
+    if service.trouble:
+        table.add_row("", Text(plain(service.trouble, 300), style="yellow"))
+    if service.version:
+        table.add_row("weights", Text(f"version {service.version}"))
+    for consumer in service.consumers[:_MOST_BATCHES]:
+        table.add_row("consumer", Text(f"{consumer.name}: {counted(consumer.done, 'group')} done"))
 
 
 def status_view(status: RunStatus, height: int = 40) -> Group:
@@ -171,7 +202,7 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
         table.add_row(
             Text(name_of(each.key, each.attempt)),
             _STAGES.get(each.stage, str(each.stage)),
-            _span(waited),
+            span(waited),
             str(each.turn),
             each.desktop or "-",
         )
@@ -181,11 +212,11 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
     for worker in status.workers:
         workers.add_row(
             Text(worker.name, style="dim"), counted(worker.running, "episode"), f"{worker.rss_mb:.0f} MB",
-            f"heard {_span(worker.silent_s)} ago",
+            f"heard {span(worker.silent_s)} ago",
         )  # fmt: skip
     for load in status.endpoints:
-        answered = "no answer yet" if load.since_answer_s is None else f"last answer {_span(load.since_answer_s)} ago"
-        oldest = f", the oldest for {_span(load.oldest_s)}" if load.in_flight else ""
+        answered = "no answer yet" if load.since_answer_s is None else f"last answer {span(load.since_answer_s)} ago"
+        oldest = f", the oldest for {span(load.oldest_s)}" if load.in_flight else ""
         workers.add_row(
             Text(load.url, style="dim", overflow="fold"),
             f"{load.in_flight}{'' if load.limit is None else f' of {load.limit}'} open{oldest}",
@@ -237,7 +268,7 @@ def plan_table(config: RunConfig, sizing: Sizing, *, resumed: bool) -> Group:
         table.add_row("budget", budget)
     table.add_row(
         "time",
-        f"about {_span(sizing.expected_s)}, at {sizing.task_seconds:.1f} s an episode ({sizing.task_seconds_from})",
+        f"about {span(sizing.expected_s)}, at {sizing.task_seconds:.1f} s an episode ({sizing.task_seconds_from})",
     )
     if sizing.num_vms:
         table.add_row("resource_timeout", f"{sizing.resource_timeout:.0f} s = task_duration x num_rollouts / num_vms")
@@ -250,7 +281,7 @@ def plan_table(config: RunConfig, sizing: Sizing, *, resumed: bool) -> Group:
 def _budget(config: RunConfig) -> str:
     """What the whole run may use up."""
     cost, seconds = config.limits.run_cost_usd, config.limits.run_time
-    parts = ("" if cost is None else f"{cost:g} USD", "" if seconds is None else _span(seconds))
+    parts = ("" if cost is None else f"{cost:g} USD", "" if seconds is None else span(seconds))
     return " and ".join(filter(None, parts)) + (", over all starts" if cost or seconds else "")
 
 
@@ -285,8 +316,8 @@ def _times(status: RunStatus, elapsed: float) -> str:
     standing = status.standing
     now = standing.done - standing.before
     left = standing.planned - standing.done
-    eta = f", about {_span(elapsed / now * left)} left" if now >= 3 and left else ""
-    return f"{_span(elapsed)}{eta}"
+    eta = f", about {span(elapsed / now * left)} left" if now >= 3 and left else ""
+    return f"{span(elapsed)}{eta}"
 
 
 def _model(config: RunConfig) -> str:
@@ -297,7 +328,8 @@ def _model(config: RunConfig) -> str:
     return f"{model.name} at {place}" if place else model.name
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """A time, as people say it."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(int(seconds), 60)

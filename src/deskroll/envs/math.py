@@ -41,12 +41,15 @@ class Expressions(Record, frozen=True):
 
 async def calculate(given: Expressions, cpu_seconds: float = CALL_CPU_SECONDS) -> str:
     """Each expression with its value, or with what is wrong with it, one a line; in so much time for them all."""
-    budget = Budget(cpu_seconds)
-    return "\n".join([await _answered(text, budget) for text in given.expressions])
+    budget, lines = Budget(cpu_seconds), list[str]()
+    for text in given.expressions:
+        if lines:
+            await asyncio.sleep(0)  # others work in the same loop
+        lines.append(await _answered(text, budget))
+    return "\n".join(lines)
 
 
 async def _answered(text: str, budget: Budget) -> str:
-    await asyncio.sleep(0)  # others work in the same loop
     try:
         return _line(text, shown(evaluate(text)))
     except NotPlain:

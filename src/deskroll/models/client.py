@@ -89,9 +89,10 @@ class ModelClient(ModelPlugin):
             tries += 1
             async with self._line.ticket(call.session, clock) as asked:
                 failed = await self._try(asked, messages, tools, sampling, call, clock, tries)
-                if isinstance(failed, Completion):
-                    self._tell_answer(asked, failed, call, time.perf_counter() - begun)
-                    return failed
+            if isinstance(failed, Completion):
+                self._tell_answer(asked, failed, call, time.perf_counter() - begun)
+                end = asked.version_end
+                return msgspec.structs.replace(failed, version_end=end) if end else failed
             away = self._line.patient and failed.outcome in _AWAY
             if away:
                 away_since, tries = away_since or running_time(), tries - 1

@@ -75,7 +75,6 @@ class Endpoint:
         self._session = aiohttp.ClientSession(
             connector=_connector(self.address.socket),
             headers=self._headers,
-            skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
             timeout=aiohttp.ClientTimeout(total=None, connect=self._connect_timeout),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,  # a small answer that unpacks to a large one would pass the limit

@@ -7,6 +7,7 @@ Owns what an answer, a refusal and a broken connection mean. Patience is `ModelC
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import quote
 
 import msgspec
 
@@ -15,7 +16,7 @@ from deskroll.errors import ModelError, plain
 from deskroll.models.base import ContextTooLong, EndpointLoad, ModelCall, ModelForbidden, ModelRefused
 from deskroll.models.body import Body
 from deskroll.models.dialect import Answered, Dialect, Request
-from deskroll.models.endpoint import Endpoint, Reply, Unreachable
+from deskroll.models.endpoint import Endpoint, Unreachable
 from deskroll.models.exact import InexactAnswer, inexact
 from deskroll.models.prices import Tariff
 from deskroll.models.retry import retry_after
@@ -30,6 +31,8 @@ _UNPAID = 402
 _FORBIDDEN = (401, 404)
 """Nobody who asks is answered; a 403 may be about this one request, whose text a gateway has flagged."""
 _CHECK_S = 30.0
+_SESSION = "X-Session-ID"
+_PLAIN = "/#:@ "
 _ABORTED = "abort"
 """How a vLLM ends what runs when it is paused with `mode=abort`: half an answer, and nobody's fault."""
 
@@ -67,10 +70,20 @@ class Exchange:
         self._of_extra = settings.sampling_of_extra()
         self._url = self.address.path(dialect.path)
         self.request = dialect.request
+        self.names_sessions = False
+        """Whether the server is told who asks."""
 
     async def ask(self, request: Request, sampling: Sampling, tries: int, call: ModelCall) -> Completion:
         """One request; raises `Failed` where another one may be answered, and `ModelError` where none will."""
-        status, headers, body = await self._exchange(request, call)
+        seconds, left = self._settings.timeout, left_of(call)
+        if left is not None:
+            seconds = min(seconds, max(0.0, left))
+        try:
+            told = self._headers(request, call)
+            status, headers, body = await self.endpoint.post(self._url, Body(request.parts), told, seconds)
+        except Unreachable as error:
+            outcome = Outcome.UNREACHABLE if error.unconnected else Outcome.FAILED
+            raise Failed(self.endpoint.hide_key(str(error)), outcome) from None
         if status != 200:
             raise self._refused(status, headers, body)
         known = Answered(
@@ -120,15 +133,10 @@ class Exchange:
         """What is asked, and where."""
         return f"model {plain(self.model, 200)} at {self.address.shown}"
 
-    async def _exchange(self, request: Request, call: ModelCall) -> Reply:
-        seconds, left = self._settings.timeout, left_of(call)
-        if left is not None:
-            seconds = min(seconds, max(0.0, left))
-        try:
-            return await self.endpoint.post(self._url, Body(request.parts), request.headers, seconds)
-        except Unreachable as error:
-            outcome = Outcome.UNREACHABLE if error.unconnected else Outcome.FAILED
-            raise Failed(self.endpoint.hide_key(str(error)), outcome) from None
+    def _headers(self, request: Request, call: ModelCall) -> Mapping[str, str] | None:
+        if not (self.names_sessions and call.session):
+            return request.headers
+        return {**(request.headers or {}), _SESSION: quote(call.session, safe=_PLAIN)}
 
     def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> ModelError | Failed:
         said = refusal(self.endpoint.without_key(body))

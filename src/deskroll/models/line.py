@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
 from typing import Protocol
 
 from deskroll.clocks import running_time
@@ -30,12 +30,14 @@ _MOST_MODELS = 16
 class Asked:
     """Whom one request goes to, and what becomes of it."""
 
-    __slots__ = ("error", "exchange", "outcome", "version")
+    __slots__ = ("error", "exchange", "outcome", "version", "version_end")
 
     def __init__(self, exchange: Exchange, version: str = "") -> None:
         self.exchange = exchange
         self.version = version
         """Of the weights that answer, where that is known; empty: as the answer says."""
+        self.version_end = ""
+        """After the block: of those that are there by then, where they are others."""
         self.outcome = Outcome.ABANDONED
         self.error = ""
 
@@ -93,42 +95,50 @@ class DirectLine:
 class _Ticket:
     """A router's ticket, for the length of a block; a class, for a generator would cost thrice as much."""
 
-    __slots__ = ("_asked", "_clock", "_held", "_line", "_router", "_session")
+    __slots__ = ("_asked", "_clock", "_held", "_line", "_paused_at", "_pausing", "_router", "_session")
 
     def __init__(self, line: RoutedLine, router: RouterClient, session: str, clock: EpisodeClock) -> None:
         self._line, self._router, self._session, self._clock = line, router, session, clock
+        self._pausing: AbstractContextManager[None] | None = None
 
     async def __aenter__(self) -> Asked:
         self._held = held = await self._wait()
-        try:
-            exchange = await self._line.exchange(held.url, held.key, held.ticket.model)
-        except BaseException:
-            self._router.give_back(held)
-            raise
+        exchange = self._line.known_exchange(held)
+        if exchange is None:
+            try:
+                exchange = await self._line.make_exchange(held)
+            except BaseException:
+                self._router.give_back(held)
+                raise
         self._asked = Asked(exchange, held.ticket.version)
         return self._asked
 
     async def __aexit__(self, *exc: object) -> None:
-        self._held.outcome, self._held.error = self._asked.outcome, self._asked.error
-        self._router.give_back(self._held)
+        held, asked = self._held, self._asked
+        held.outcome, held.error = asked.outcome, asked.error
+        tell = held.keeps and asked.outcome is Outcome.ANSWERED
+        self._router.give_back(held, tell=tell)
+        if tell:
+            await self._router.hear_version(held)
+            asked.version_end = held.version_end
 
     async def _wait(self) -> Held:
         """Most tickets come at once: only a longer wait is told, and all of it is nobody's time."""
-        clock, pausing = self._clock, ExitStack()
-        begun, paused = running_time(), 0.0
-
-        def pause() -> None:
-            nonlocal paused
-            paused = running_time()
-            pausing.enter_context(clock.paused())
-
-        timer = asyncio.get_running_loop().call_later(_SOON_S, pause)
+        begun = running_time()
+        timer = asyncio.get_running_loop().call_later(_SOON_S, self._pause)
         try:
             return await self._router.ask(self._session)
         finally:
             timer.cancel()
-            pausing.close()
-            clock.credit((paused or running_time()) - begun)
+            if self._pausing is None:
+                self._clock.credit(running_time() - begun)
+            else:
+                self._pausing.__exit__(None, None, None)
+                self._clock.credit(self._paused_at - begun)
+
+    def _pause(self) -> None:
+        self._paused_at, self._pausing = running_time(), self._clock.paused()
+        self._pausing.__enter__()
 
 
 class RoutedLine:
@@ -169,13 +179,17 @@ class RoutedLine:
         """See `Line`."""
         return tuple(next(iter(models.values())).load() for models in self._servers.values())
 
-    async def exchange(self, url: str, key: str, model: str) -> Exchange:
-        """The exchange with that server about that model."""
-        models = self._servers.setdefault((url, key), {})
-        if (found := models.get(model)) is not None:
-            return found
+    def known_exchange(self, held: Held) -> Exchange | None:
+        """The exchange with a ticket's server about its model; None: not yet."""
+        models = self._servers.get((held.url, held.key))
+        return None if models is None else models.get(held.ticket.model)
+
+    async def make_exchange(self, held: Held) -> Exchange:
+        """The same, new."""
+        models, model = self._servers.setdefault((held.url, held.key), {}), held.ticket.model
         known = next(iter(models.values()), None)
-        made = models[model] = self._speak(read_address(url, "url", key), model, known)
+        made = models[model] = self._speak(read_address(held.url, "url", held.key), model, known)
+        made.names_sessions = held.takes_sessions
         if known is None and self._stack is not None:
             await self._stack.enter_async_context(made.endpoint)
         if len(models) > _MOST_MODELS:

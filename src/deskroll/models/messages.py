@@ -67,7 +67,7 @@ class Message:
         given = tuple(images)
         for name, image in given:
             _media_type(name, image)
-        self._set(role, text, tuple(name for name, _ in given), tool_calls, tool_call_id)
+        self._set(role, text, tuple(name for name, _ in given) if given else (), tool_calls, tool_call_id)
         self._bulk = _utf8(bulk)
         self._images: Callable[[int], bytes] | None = lambda place: given[place][1]
 
@@ -77,7 +77,7 @@ class Message:
         self.role: Role = role
         self.text = _utf8(text)
         self.call_id = _utf8(call_id)
-        self._names = tuple(_utf8(name) for name in names)
+        self._names = tuple(map(_utf8, names))
         self._calls = tuple(calls)
         self._bulk = ""
         self._gone = False
@@ -151,7 +151,9 @@ class Message:
         if self._sent is None:
             if self._gone:
                 raise RuntimeError("what is heavy in this message was let go: it can be sent lean only")
-            self._sent = self._encoded(self._data_url, _part(self._bulk))
+            self._sent = self._encoded(
+                self._parts(self._data_url, _part(self._bulk)) if self.heavy else self._content()
+            )
             self._images = None  # a third of what a conversation would otherwise hold in memory
         return self._sent
 
@@ -159,15 +161,19 @@ class Message:
     def lean(self) -> bytes:
         """What the model gets where images are withheld; the same as `sent` where there are none."""
         if self._lean is None:
-            self._lean = self._encoded(lambda _: _WITHHELD_PART, _BULK_WITHHELD_PART) if self.heavy else self.sent
+            if not self.heavy:
+                return self.sent
+            self._lean = self._encoded(self._parts(lambda _: _WITHHELD_PART, _BULK_WITHHELD_PART))
         return self._lean
 
     @property
     def stored(self) -> bytes:
         """What is written to disk."""
         if self._stored is None:
+            if not self.heavy:
+                return self.sent
             marked = b'{"type":"text","bulk":true,"text":%b}' % _encode(self._bulk)
-            self._stored = self._encoded(self._by_name, marked) if self.heavy else self.sent
+            self._stored = self._encoded(self._parts(self._by_name, marked))
         return self._stored
 
     def let_go(self) -> None:
@@ -187,22 +193,22 @@ class Message:
     def _by_name(self, place: int) -> bytes:
         return b'{"type":"image_url","image_url":{"url":%b}}' % _encode(self._names[place])
 
-    def _encoded(self, image: Callable[[int], bytes], bulk: bytes) -> bytes:
-        fields = [b'{"role":"%b"' % self.role.encode()]
-        if self.role == "tool":
-            fields.append(b'"tool_call_id":%b' % _encode(self.call_id))
-        if self.heavy:
-            parts = [_part(self.text)] if self.text else []
-            if self._bulk:
-                parts.append(bulk)
-            parts.extend(image(place) for place in range(len(self._names)))
-            fields.append(b'"content":[' + b",".join(parts) + b"]")
-        else:
-            # The protocol wants a content of every message, except where there are calls.
-            fields.append(b'"content":%b' % (_encode(self.text) if self.text or not self._calls else b"null"))
-        if self._calls:
-            fields.append(b'"tool_calls":[%b]' % b",".join(_call(each) for each in self._calls))
-        return b",".join(fields) + b"}"
+    def _encoded(self, content: bytes) -> bytes:
+        answered = b',"tool_call_id":%b' % _encode(self.call_id) if self.role == "tool" else b""
+        calls = b',"tool_calls":[%b]' % b",".join(map(_call, self._calls)) if self._calls else b""
+        return b'{"role":"%b"%b,"content":%b%b}' % (self.role.encode(), answered, content, calls)
+
+    def _content(self) -> bytes:
+        """The text alone. The protocol wants a content of every message, except where there are calls."""
+        return _encode(self.text) if self.text or not self._calls else b"null"
+
+    def _parts(self, image: Callable[[int], bytes], bulk: bytes) -> bytes:
+        """The text with all that is heavy, each in its place."""
+        parts = [_part(self.text)] if self.text else []
+        if self._bulk:
+            parts.append(bulk)
+        parts.extend(map(image, range(len(self._names))))
+        return b"[%b]" % b",".join(parts)
 
     def __repr__(self) -> str:
         more = f", {len(self._names)} images" if self._names else ""

@@ -100,9 +100,9 @@ def stage(name: str) -> str:
     return _STAGES.get(name, name)
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, plural: str = "") -> str:
     """`1 attempt`, `2,000 attempts`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def tokens(count: int) -> str:

@@ -1,6 +1,6 @@
 """What of a run that goes on, or of a job's round, is not as it was begun: settings, code, tasks, what they work with.
 
-Guarantees: whatever would mix outcomes of two kinds is one `InputError` that says what differs, before anything is
+Guarantees: whatever would mix outcomes of two kinds is one `ChangedSince` that says what differs, before anything is
 written, unless somebody wants it all the same.
 """
 
@@ -28,6 +28,10 @@ from deskroll.tasks import task_digest
 from deskroll.types import Record, Task
 
 _MOST_SHOWN = 10
+
+
+class ChangedSince(InputError):
+    """What a run, or a round of a job, was begun with is not what it would go on with."""
 
 
 def resolved(config: RunConfig) -> dict[str, Any]:
@@ -108,7 +112,7 @@ def _refuse(what: str, changed: list[str], advice: str) -> None:
     if changed:
         more = f"\n  ... and {len(changed) - _MOST_SHOWN} more" if len(changed) > _MOST_SHOWN else ""
         shown = "\n  ".join(changed[:_MOST_SHOWN])
-        raise InputError(f"{what} cannot go on as it was begun:\n  {shown}{more}\n{advice}")
+        raise ChangedSince(f"{what} cannot go on as it was begun:\n  {shown}{more}\n{advice}")
 
 
 def _changed_code(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -4,6 +4,8 @@
     POST /limits    {"num_rollouts": 8, ...}    POST /stop      {"now": false}
     GET  /events?last=20    events as JSON lines, as they happen, after the last so many, until the run is closed
 
+A program that keeps a runtime for long may add routes of its own (`Steering.routes`).
+
 Whoever changes something is answered with what the run does now: a run that was told to stop may be gone before it is
 asked again.
 With `metrics` set, /metrics answers on TCP as well, to whoever has the token.
@@ -13,9 +15,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 from aiohttp import web
@@ -26,6 +29,7 @@ from deskroll.host.owner import is_left, owner_mark
 from deskroll.host.runtime_folder import LONGEST_SOCKET_PATH, runtime_root
 from deskroll.host.tokens import TOKEN_VARIABLE, bears_token
 from deskroll.rollout.metrics import exposition
+from deskroll.rollout.service_status import ServiceStatus
 from deskroll.rollout.status import RunStatus
 from deskroll.types import Record
 
@@ -53,6 +57,21 @@ class Steering(Record, frozen=True):
     change: Callable[[int | None, int | None], None]
     stop: Callable[[bool], None]
     follow: Callable[[int], AsyncGenerator[bytes]]
+    routes: tuple[web.RouteDef, ...] = ()
+    """Of the program that has opened the runtime, beside those of every run."""
+
+
+class Extension(Protocol):
+    """What a program that keeps a runtime for long adds to its control."""
+
+    def status(self) -> ServiceStatus:
+        """Its own part of the status."""
+
+    def stop(self, now: bool) -> None:
+        """Somebody wants it to end; `now`: and what runs, too."""
+
+    def routes(self) -> Sequence[web.RouteDef]:
+        """Routes of its own."""
 
 
 def sockets_folder() -> Path:
@@ -148,12 +167,13 @@ def _app(steering: Steering) -> web.Application:
                     await response.write(each)
         return response
 
-    app = web.Application(middlewares=[_errors])
+    app = web.Application(middlewares=[answer_errors])
     app.router.add_get("/events", events)
     app.router.add_get("/status", status)
     app.router.add_get("/metrics", metrics)
     app.router.add_post("/limits", limits)
     app.router.add_post("/stop", stop)
+    app.router.add_routes(steering.routes)
     return app
 
 
@@ -177,9 +197,11 @@ def _answer_metrics(steering: Steering) -> web.Response:
 
 
 @web.middleware
-async def _errors(request: web.Request, handler: Callable[[web.Request], object]) -> web.StreamResponse:
+async def answer_errors(request: web.Request, handler: Callable[[web.Request], object]) -> web.StreamResponse:
+    """What is wrong, as JSON: {"error": ...}."""
     try:
         return await handler(request)  # type: ignore[misc, no-any-return]
     except (DeskrollError, msgspec.MsgspecError) as error:
         status = 400 if isinstance(error, InputError | msgspec.MsgspecError) else 500
-        return web.Response(status=status, body=msgspec.json.encode({"error": str(error)}))
+        body = msgspec.json.encode({"error": str(error)})
+        return web.Response(status=status, body=body, content_type="application/json")

@@ -8,24 +8,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from types import TracebackType
 
 from deskroll.clocks import running_time, time_limit
 from deskroll.errors import DeskrollError
 from deskroll.models.base import episode_clock
 
 
-@asynccontextmanager
-async def within(seconds: float | None, error: type[DeskrollError], what: str) -> AsyncIterator[None]:
+class within(time_limit):  # noqa: N801  (as `time_limit`)
     """End the block after that long, with an error that says what took too long."""
-    try:
-        async with time_limit(seconds) as limited:
-            yield
-    except TimeoutError as over:
-        if not limited.expired():
-            raise
-        made = error(f"{what} did not end within {seconds:g} s")
+
+    def __init__(self, seconds: float | None, error: type[DeskrollError], what: str) -> None:
+        super().__init__(seconds)
+        self._error = error
+        self._what = what
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await super().__aexit__(kind, error, trace)
+        except TimeoutError as over:
+            raise self._too_long(over) from None
+        if self.expired() and isinstance(error, TimeoutError):  # what the block made of it
+            raise self._too_long(error) from None
+
+    def _too_long(self, over: TimeoutError) -> DeskrollError:
+        made = self._error(f"{self._what} did not end within {self._seconds:g} s")
         made.unforeseen = over.__cause__  # the cancellation, which knows what was waited for
-        raise made from None
+        return made
 
 
 Waiting = Callable[[], AbstractContextManager[None]]
@@ -61,8 +72,7 @@ class TurnClock:
 
     def credit(self, seconds: float) -> None:
         """So much of the running time that has passed does not count."""
-        if (left := self._limit.left) is not None:
-            self._limit.allow(left + seconds)
+        self._limit.extend(seconds)
 
 
 class _Asking:

@@ -22,7 +22,7 @@ from deskroll import __version__
 from deskroll.errors import ConfigError, InputError, StoreError, plain
 from deskroll.host.home import expand_home
 from deskroll.rollout.changes import refuse_changed_run, resolved
-from deskroll.rollout.config import Resources, RunConfig
+from deskroll.rollout.config import RunConfig
 from deskroll.rollout.redaction import masked_command, redacted
 from deskroll.rollout.spec import plug_ins
 from deskroll.store import Run, RunInfo, RunStore, Storage, config_digest, join, lock, paths
@@ -98,10 +98,11 @@ async def open_run_store(
 
 
 @asynccontextmanager
-async def open_store(root: str | Path, resources: Resources, questions: dict[str, str]) -> AsyncIterator[RunStore]:
+async def open_store(root: str | Path, settings: dict[str, Any], questions: dict[str, str]) -> AsyncIterator[RunStore]:
     """The store of a runtime: in a new folder, or in one that holds a run, which goes on.
 
-    `questions`: what is asked in each task, by its id; those of earlier starts are added here.
+    `settings`: what run.json keeps of them, in a new one; secrets are masked here. `questions`: what is asked in each
+    task, by its id; those of earlier starts are added here.
     """
     if not str(root).strip():
         raise ConfigError("store is empty; name a folder for the results: a new one, or that of a runtime's run")
@@ -111,21 +112,29 @@ async def open_store(root: str | Path, resources: Resources, questions: dict[str
     def describe(key: EpisodeKey) -> str:
         return questions.get(key.task, "")
 
-    if await asyncio.to_thread(storage.exists, paths.RUN_JSON):
-        if (await asyncio.to_thread(read_info, storage)).has_tasks:
-            raise InputError(
-                f"{place} is a run of deskroll.run, or of deskroll run, and a runtime's jobs would be mixed into it: "
-                "give the runtime a store of its own"
-            )
+    if await asyncio.to_thread(holds_runtime, place):
         refuse_live(place)
         questions |= await asyncio.to_thread(known_questions, storage)
         async with RunStore.resume(place, describe=describe) as store:
             yield store
         return
-    await asyncio.to_thread(_refuse_others_files, storage)
-    info = await _info(place, redacted(resources.model_dump(mode="json")))
+    info = await _info(place, redacted(settings))
     async with RunStore.create(place, info, describe=describe) as store:
         yield store
+
+
+def holds_runtime(place: str) -> bool:
+    """Whether a folder holds a runtime's run, which goes on then; `InputError` where a runtime can have no store."""
+    storage = Storage.at(place)
+    if not storage.exists(paths.RUN_JSON):
+        _refuse_others_files(storage)
+        return False
+    if read_info(storage).has_tasks:
+        raise InputError(
+            f"{place} is a run of deskroll.run, or of deskroll run, and a runtime's jobs would be mixed into it: "
+            "give the runtime a store of its own"
+        )
+    return True
 
 
 def _refuse_others_files(storage: Storage) -> None:

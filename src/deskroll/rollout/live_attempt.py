@@ -26,6 +26,7 @@ class LiveAttempt:
     def __init__(self, order: Order, sink: EventSink = _NOBODY) -> None:
         self.order = order
         self._sink = sink
+        self._process = os.getpid()
         self.started_at = time.time()
         self.stage = Stage.SETUP
         self.seconds: dict[str, float] = {Stage.PERMIT: order.waited_s}
@@ -73,7 +74,7 @@ class LiveAttempt:
                 attempt=order.attempt,
                 stage=stage,
                 visit=self.visit,
-                worker=os.getpid(),
+                worker=self._process,
                 ran_s=running_time(),
                 desktop=self.desktop,
                 turn=self.turn,

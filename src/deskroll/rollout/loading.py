@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from deskroll.agents import agent_kind, agent_settings
 from deskroll.config import Override, load
@@ -33,6 +33,7 @@ from deskroll.tasks import Selection, is_bundled, load_tasks, tasks_folder
 from deskroll.types import Task
 
 _log = logging.getLogger(__name__)
+Config = TypeVar("Config", bound=RunConfig)
 PHASE = "eval"
 """The phase of `deskroll run`."""
 
@@ -88,8 +89,8 @@ def _load_tasks(config: RunConfig) -> tuple[RunConfig, list[Task]]:
     return check_run(config.model_copy(update={"tasks": str(path), "tasks_root": str(root or "")}), tasks)
 
 
-def check_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[Task]]:
-    """The settings as they will be used, with these tasks; `InputError` where they cannot be."""
+def check_run(config: Config, tasks: list[Task], phase: str = PHASE) -> tuple[Config, list[Task]]:
+    """The settings as they will be used, with these tasks, in that phase; `InputError` where they cannot be."""
     models = {"model": _place_script(config.model, _beside(config.tasks, ".script.yaml"), "model")}
     if config.judge is not None:
         models["judge"] = _place_script(config.judge, _beside(config.tasks, ".judge.yaml"), "judge")
@@ -107,7 +108,7 @@ def check_run(config: RunConfig, tasks: list[Task]) -> tuple[RunConfig, list[Tas
         check_name(config.provider)
     check_tasks(config, tasks, config.tasks)
     _check_metrics(config.metrics)
-    _check_reserved(config)
+    _check_reserved(config, phase)
     return config, tasks
 
 
@@ -141,7 +142,7 @@ def _place_script(model: ModelSettings, beside: Path, name: str) -> ModelSetting
     return model.model_copy(update={"name": f"{SCRIPTED}{script}"})
 
 
-def _with_provider(config: RunConfig) -> RunConfig:
+def _with_provider(config: Config) -> Config:
     """The settings with the provider that the desktops come from; what takes its place is told."""
     if config.pool:
         return config
@@ -173,18 +174,18 @@ def _check_provider(config: RunConfig, wanted: Sequence[tuple[Task, DesktopSpec]
             raise InputError(f"{config.tasks}: task {task.id!r} on a desktop of provider {name}: {error}") from None
 
 
-def _check_reserved(config: RunConfig) -> None:
+def _check_reserved(config: RunConfig, own: str) -> None:
     """That something is left for the run itself: else it would wait for ever."""
-    others = {phase: kept for phase, kept in config.reserved.items() if kept and phase != PHASE}
+    others = {phase: kept for phase, kept in config.reserved.items() if kept and phase != own}
     if (kept := sum(others.values())) >= (most := config.num_rollouts):
         raise ConfigError(
-            f"reserved keeps {kept} of {most} episodes in flight for other phases, and none for {PHASE!r}; "
+            f"reserved keeps {kept} of {most} episodes in flight for other phases, and none for {own!r}; "
             f"reserve fewer, or raise num_rollouts"
         )
     if config.max_concurrent_rollouts is not None and len(others) >= config.max_concurrent_rollouts:
         raise ConfigError(
             f"reserved keeps a group in flight for each of {len(others)} other phases, and max_concurrent_rollouts is "
-            f"{config.max_concurrent_rollouts}: none is left for {PHASE!r}; reserve for fewer, or raise it"
+            f"{config.max_concurrent_rollouts}: none is left for {own!r}; reserve for fewer, or raise it"
         )
 
 

@@ -76,8 +76,10 @@ def masked_text(text: str, secrets: Iterable[str] = ()) -> str:
     """A text without these secrets, and without those that it names itself: `token=…`, `"password": "…"`, addresses."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MASK)
-    text = _HEADER.sub(rf"\1\2{MASK}", _address(text))
-    return _API_KEY.sub(MASK, _BEARER.sub(rf"\1 {MASK}", _NAMED.sub(_masked_value, text)))
+    text = _address(text)
+    if ":" in text or "=" in text:  # else nothing in it has a name
+        text = _NAMED.sub(_masked_value, _HEADER.sub(rf"\1\2{MASK}", text))
+    return _API_KEY.sub(MASK, _BEARER.sub(rf"\1 {MASK}", text))
 
 
 def _masked_value(found: re.Match[str]) -> str:

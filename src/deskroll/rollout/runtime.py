@@ -25,7 +25,7 @@ from deskroll.host.supervise import supervise
 from deskroll.rollout.backends import Backend, BackendContext, backend_kind
 from deskroll.rollout.changes import SpecNote
 from deskroll.rollout.config import Resources
-from deskroll.rollout.control import Steering, serve_control
+from deskroll.rollout.control import Extension, Steering, serve_control
 from deskroll.rollout.desktop_journal import DesktopJournal
 from deskroll.rollout.desktops import Desktops
 from deskroll.rollout.engine import Engine
@@ -86,6 +86,9 @@ class Runtime:
         hub.on(AttemptEnded, self._watchdog.usual.learn)
         self._traces = traces or Traces()
         """What must not be told of any job."""
+        self._socket = ""
+        self._extension: Extension | None = None
+        """What the program that has opened it adds to its control."""
         self._started_at = time.time()
         self._group_size = 1
         self._questions = {} if questions is None else questions
@@ -100,12 +103,14 @@ class Runtime:
         leases: Mapping[DesktopSpec, int] | None = None,
         sink: EventSink | None = None,
         models: Models | None = None,
+        extension: Extension | None = None,
     ) -> Opening[Runtime]:
         """Open it for the length of the block, with its results in `store`: a folder, which is made or resumed.
 
-        `leases`: how many leases of desktops there will be in all, where that is known from the start.
+        `leases`: how many leases of desktops there will be in all, where that is known from the start. `extension`:
+        what the program that opens it adds to its control.
         """
-        return Opening(cls._open(resources or Resources(), store, leases, sink, models))
+        return Opening(cls._open(resources or Resources(), store, leases, sink, models, extension))
 
     @classmethod
     @asynccontextmanager
@@ -116,6 +121,7 @@ class Runtime:
         leases: Mapping[DesktopSpec, int] | None,
         sink: EventSink | None,
         models: Models | None,
+        extension: Extension | None,
     ) -> AsyncIterator[Runtime]:
         questions = dict[str, str]()
         options = {"provider_options": resources.provider_options, "backend_options": resources.backend_options}
@@ -123,7 +129,7 @@ class Runtime:
         async with leaving_nothing(), AsyncExitStack() as stack:
             stack.enter_context(outlasting_main_thread())
             if not isinstance(store, RunStore):
-                store = await stack.enter_async_context(open_store(store, resources, questions))
+                store = await stack.enter_async_context(open_store(store, resources.model_dump(mode="json"), questions))
             hub = await stack.enter_async_context(open_hub(resources, store.storage, traces.hide, sink))
             hub.on(DesktopState, DesktopJournal(store).hear)
             state = RunState(hub)
@@ -139,6 +145,7 @@ class Runtime:
             engine = Engine(backend, store, limits, sink=hub, history=failed_before(store.index))
             store.index.forget_text()
             runtime = cls(resources, engine, desktops, hub, state, models=models, traces=traces, questions=questions)
+            runtime._extension = extension
             await stack.enter_async_context(runtime._answering())
             await stack.enter_async_context(runtime.watch())
             stack.push_async_callback(engine.close)
@@ -148,10 +155,12 @@ class Runtime:
     async def _answering(self) -> AsyncIterator[None]:
         """Answer on the control socket for the length of the block; whoever follows hears of the end."""
         steering = Steering(
-            status=self.status, change=self.change_limits, stop=self._stop_for_others, follow=self.hub.follow
-        )
+            status=self.status, change=self.change_limits, stop=self._stop_for_others, follow=self.hub.follow,
+            routes=tuple(self._extension.routes()) if self._extension else (),
+        )  # fmt: skip
         async with serve_control(steering, self.store.info.run_id, self.resources.metrics) as socket:
             self.store.note(socket=socket)
+            self._socket = socket
             try:
                 yield
             finally:
@@ -194,7 +203,10 @@ class Runtime:
 
     def _stop_for_others(self, now: bool) -> None:
         """Somebody asked for it over the control socket: whoever iterates over a job is told."""
-        self.engine.stop(now=now, by_others=True)
+        if self._extension is not None:
+            self._extension.stop(now)
+        else:
+            self.engine.stop(now=now, by_others=True)
 
     def change_limits(self, num_rollouts: int | None, max_concurrent_rollouts: int | None) -> None:
         """Have so many episodes and groups in flight from now on."""
@@ -229,6 +241,19 @@ class Runtime:
         stages = dict(Counter(str(each.stage) for each in activities))
         stuck = attention(activities, endpoints, workers, self.resources.watchdog.notice_after)
         pool, no_pool = self._pool_watch.status, self._pool_watch.attention()
+        service = self._extension.status() if self._extension else None
+        limit = what_limits(
+            standing,
+            in_flight,
+            limits.episodes.most,
+            stages,
+            endpoints,
+            pool_limit=pool.limit if pool else None,
+            no_pool=bool(no_pool),
+            stopping=engine.stopping,
+        )
+        if service is not None and standing.done == standing.planned:
+            limit = service.limit
         return RunStatus(
             run_id=self.store.info.run_id,
             folder=self.folder,
@@ -251,16 +276,9 @@ class Runtime:
             workers=tuple(workers),
             pool=pool,
             attention=(*no_pool, *stuck),
-            limit=what_limits(
-                standing,
-                in_flight,
-                limits.episodes.most,
-                stages,
-                endpoints,
-                pool_limit=pool.limit if pool else None,
-                no_pool=bool(no_pool),
-                stopping=engine.stopping,
-            ),
+            limit=limit,
+            socket=self._socket,
+            service=service,
         )
 
     def _watches(self) -> dict[str, Coroutine[object, object, None]]:

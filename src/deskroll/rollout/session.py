@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from deskroll.errors import JobStopped
 from deskroll.events import EventSink, RunStopping
 from deskroll.host.supervise import supervise
+from deskroll.report.words import counted
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.demand import Demand
 from deskroll.rollout.engine import Engine
@@ -122,9 +123,13 @@ class Session:
         """Start nothing more, and give back what has not begun; `now`: end what runs, too."""
         self.runtime.stop(now)
 
-    async def finishing(self) -> int:
-        """How many attempts come to their end, once it was told to stop."""
-        return 0 if self._job is None else await self._job.finishing()
+    async def farewell(self) -> str:
+        """What becomes of its episodes, once it was told to stop and the workers have said what they have begun."""
+        finishing = 0 if self._job is None else await self._job.finishing()
+        standing = self.state.standing()
+        left = max(0, standing.planned - standing.done - finishing)
+        ends = f"{counted(finishing, 'episode')} under way will finish" if finishing else "no episode is under way"
+        return f"stopping: {ends}, {left:,} left for a resume; Ctrl-C again stops now"
 
     def status(self) -> RunStatus:
         """What it does at this moment."""

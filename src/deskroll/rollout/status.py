@@ -15,6 +15,7 @@ from deskroll.report.words import counted
 from deskroll.rollout.backends import WorkerStatus
 from deskroll.rollout.engine import JobStatus
 from deskroll.rollout.orders import Activity
+from deskroll.rollout.service_status import ServiceStatus
 from deskroll.rollout.tally import Standing
 from deskroll.store.names import name_of
 from deskroll.types import Record, Stage
@@ -63,6 +64,10 @@ class RunStatus(Record, frozen=True, omit_defaults=False):
     """What is stuck, where and since when: one line each."""
     limit: str
     """What limits now, in one line."""
+    socket: str = ""
+    """The unix socket on which it answers."""
+    service: ServiceStatus | None = None
+    """Of a service: its batches and its source."""
 
 
 def ran_by(workers: Sequence[WorkerStatus]) -> dict[int, float]:

@@ -8,6 +8,10 @@
       summary.json             scores, time and cost
       events.jsonl             what happened, the newest of it; events.jsonl.1: before that
       specs/<digest>.json      what episodes of jobs on a runtime are made of, as far as it decides outcomes
+      batches.jsonl            of a service: which batches came, in which round each was run, which were bad
+      batches/<round>.json     the tasks of a batch, as they were read
+      bad/                     bad batches that lie in no folder of their own, each with its error
+      consumers/<name>.jsonl   which groups a consumer has done
       .lock                    who runs it (on a local path)
       journal.d/               on an object store: the journal while the run goes on
         epoch-<n>              who took the run over for the n-th time
@@ -46,6 +50,8 @@ RESULTS = "results.jsonl"
 SUMMARY = "summary.json"
 EVENTS = "events.jsonl"
 OLDER_EVENTS = "events.jsonl.1"
+BATCHES = "batches.jsonl"
+BAD = "bad"
 LOCK = ".lock"
 EPISODES = "episodes"
 
@@ -68,6 +74,16 @@ _ODD_START = re.compile(rb"\.|(?i:con|prn|aux|nul|com[0-9]|lpt[0-9])(?=\.|$)")
 def spec_file(digest: str) -> str:
     """The file that holds what episodes are made of."""
     return f"specs/{inside(digest)}.json"
+
+
+def batch_file(round_: int) -> str:
+    """The file that holds the tasks of a service's batch."""
+    return f"batches/{round_}.json"
+
+
+def consumer_file(name: str) -> str:
+    """The file that says what a consumer has done."""
+    return f"consumers/{inside(name)}.jsonl"
 
 
 def attempt_folder(key: EpisodeKey, attempt: int) -> str:

@@ -10,7 +10,7 @@ place in the list, the field and what to do. Keys that deskroll does not know ar
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,23 @@ def load_tasks(
 ) -> list[Task]:
     """Read all tasks, or those that are selected, or the first `limit` of them; `root` holds the tasks of a suite."""
     path = Path(path)
+    return _collect(_objects(path, root), path, limit, only)
+
+
+def parse_tasks(text: str, path: Path, *, root: Path | None = None) -> list[Task]:
+    """The tasks that the text of a file holds, as `load_tasks` reads them; `path` is the file's."""
+    return _collect(_objects_in(text, path, root), path)
+
+
+def parse_list(items: Sequence[object], where: str) -> list[Task]:
+    """The tasks of a list; `where` it comes from, for error messages."""
+    return _collect((Found(f"{where}[{n}]", item) for n, item in enumerate(items)), Path(where))
+
+
+def _collect(objects: Iterable[Found], path: Path, limit: int | None = None, only: Selection = _ALL) -> list[Task]:
+    """Each object as a task; some, and each id once."""
     tasks: dict[str, tuple[Task, str]] = {}
-    for where, raw, domain in _objects(path, root):
+    for where, raw, domain in objects:
         task = parse_task(raw, where, domain)
         if task.id in tasks:
             raise InputError(f"{where}: id {task.id!r} is there already, at {tasks[task.id][1]}; ids must be unique")
@@ -97,8 +112,12 @@ def _objects(given: Path, root: Path | None) -> Iterator[Found]:
     path = suite_folder(given) if is_bundled(given) else given
     if is_folder(path):
         yield from read_folder(path, root)
-        return
-    text, suffix = read_text(path), path.suffix.lower()
+    else:
+        yield from _objects_in(read_text(path), path, root)
+
+
+def _objects_in(text: str, path: Path, root: Path | None) -> Iterator[Found]:
+    suffix = path.suffix.lower()
     if suffix not in (".json", ".jsonl"):
         raise InputError(f"{path}: the suffix is {path.suffix!r}; allowed: .json, .jsonl")
     data = decode(text, str(path)) if suffix == ".json" else None

@@ -6,6 +6,7 @@ keys none is dropped in silence, and numbers are what 64 bits hold.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Sequence
@@ -28,6 +29,14 @@ def read_text(path: Path) -> str:
         raise InputError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except (OSError, ValueError) as error:  # a ValueError: a null byte in the name
         raise InputError(f"{path}: it cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def text_of(data: bytes, name: str) -> str:
+    """The text of a file whose bytes were read; `name` is the file's."""
+    try:
+        return io.StringIO(data.decode("utf-8-sig"), newline=None).read()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
 
 
 def is_folder(path: Path) -> bool:

@@ -60,7 +60,9 @@ class TrainPlan:
     weight: Weight = Weight.EPISODE
     image_token: ImageToken = None
     folder: str = ""
-    """Where the files are that tasks name."""
+    """Where the files are that training tasks name."""
+    eval_folder: str = ""
+    """The same of evaluation tasks."""
 
 
 class TrainerHandle(Protocol):
@@ -94,7 +96,7 @@ class TrainLoop:
         log: TrainLog, tell: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._plan = plan
-        self._runtime = runtime
+        self.runtime = runtime
         self._trainer = trainer
         self._servers = servers
         self._checkpoints = checkpoints
@@ -111,6 +113,15 @@ class TrainLoop:
         """How many steps were taken."""
         return self.feed.step
 
+    def stop(self, now: bool = False) -> None:
+        """Start nothing more: a step that is being taken is finished, and so are episodes, unless `now`."""
+        self.feed.end()
+        self.runtime.stop(now)
+
+    async def farewell(self) -> str:
+        """What becomes of what runs, once it was told to stop, in words."""
+        return f"stopping after step {self.step}: episodes under way will finish; Ctrl-C again stops now"
+
     async def run(self) -> None:
         """To the last step, or until the runtime is told to stop."""
         try:
@@ -123,13 +134,14 @@ class TrainLoop:
         async with asyncio.TaskGroup() as work:
             self._begin_evaluation(work, BASELINE if not self.step else EVAL)
             if not plan.baseline_only and self.step < plan.steps:
-                job = self._runtime.run(Job(TRAIN, self.feed, plan.spec, plan.group_size, folder=plan.folder))
+                job = self.runtime.run(Job(TRAIN, self.feed, plan.spec, plan.group_size, folder=plan.folder))
                 collecting = work.create_task(self._collect(job))
                 try:
                     await self._take_steps(work)
                 finally:
                     self.feed.end()
-                    job.stop(now=True)
+                    if self.step >= plan.steps:
+                        job.stop(now=True)  # nobody would use what it still generates
                 await collecting
             await self._wait_for_evaluation()
 
@@ -156,10 +168,10 @@ class TrainLoop:
     async def _take_step(self, taken: Taken, seconds: dict[str, float]) -> None:
         plan, step = self._plan, self.step + 1
         for group in taken.withheld:
-            self._runtime.withhold(group)
-        root = Path(self._runtime.folder)
+            self.runtime.withhold(group)
+        root = Path(self.runtime.folder)
         sequences = await asyncio.to_thread(
-            sequences_of, taken.groups, self._runtime.store, root, advantage=plan.advantage, weight=plan.weight,
+            sequences_of, taken.groups, self.runtime.store, root, advantage=plan.advantage, weight=plan.weight,
             image_token=plan.image_token,
         )  # fmt: skip
         report = await self._train(TrainBatch(step=step, sequences=tuple(sequences)), seconds)
@@ -223,8 +235,8 @@ class TrainLoop:
 
     async def _evaluate(self, phase: str, spec: EpisodeSpec) -> None:
         plan, step, begun = self._plan, self.step, time.monotonic()
-        job = Job(phase, plan.eval_tasks, spec, plan.eval_samples, round=step, priority=1, folder=plan.folder)
-        episodes = [each async for group in self._runtime.run(job) for each in group.episodes]
+        job = Job(phase, plan.eval_tasks, spec, plan.eval_samples, round=step, priority=1, folder=plan.eval_folder)
+        episodes = [each async for group in self.runtime.run(job) for each in group.episodes]
         if len(episodes) < len(plan.eval_tasks) * plan.eval_samples:
             return  # it was stopped: a resume does the rest
         record = _evaluated(phase, step, episodes, time.monotonic() - begun)

@@ -58,6 +58,11 @@ def test_a_session_stays_where_it_was_within_the_margin() -> None:
     assert place(ask(roster, 6, "s")) != home
 
 
+def test_the_ticket_that_takes_the_last_room_is_scarce() -> None:
+    roster = of("a", "b", limit=2)
+    assert [granted.ticket.scarce for n in range(4) if (granted := ask(roster, n))] == [False, False, False, True]
+
+
 def test_a_full_endpoint_makes_its_sessions_move() -> None:
     roster = of("a", "b", limit=1)
     home = place(ask(roster, 0, "s"))
@@ -275,6 +280,7 @@ class RosterMachine(RuleBasedStateMachine):
         self.model = _Model()
         self.serial = 0
         self.added = 0
+        self.told: tuple[int, list[tuple[object, ...]]] = (0, [])
 
     @rule(target=endpoints, limit=st.none() | st.integers(1, 3), starting=st.booleans())
     def add(self, limit: int | None, starting: bool) -> str:
@@ -297,6 +303,12 @@ class RosterMachine(RuleBasedStateMachine):
             view = next(each for each in self.roster.view() if each.name == grant.ticket.endpoint)
             assert view.state in (EndpointState.UP, EndpointState.CLOSED)
             assert view.in_flight <= view.limit
+            usable = [each for each in self.roster.view() if each.state in (EndpointState.UP, EndpointState.CLOSED)]
+            room = [each for each in usable if each.in_flight < each.limit]
+            if grant.ticket.scarce:
+                assert all(each.state is EndpointState.CLOSED for each in room), "somebody else would wait"
+            else:
+                assert room, "the last one is scarce"
             if view.state is EndpointState.CLOSED:
                 others = [t for t in self.model.trials & set(self.model.open) if self.model.open[t][1] == view.name]
                 assert not others, "one at a time"
@@ -361,6 +373,12 @@ class RosterMachine(RuleBasedStateMachine):
         over = self.roster.expire(self.now, wait)
         assert not over or all(each.state is not EndpointState.UP for each in self.roster.view())
         self.model.waiting = [each for each in self.model.waiting if each not in over]
+
+    @invariant()
+    def what_changes_is_counted(self) -> None:
+        stand = [(each.name, each.state, each.limit, each.queue, each.version) for each in self.roster.view()]
+        assert stand == self.told[1] or self.roster.changes > self.told[0]
+        self.told = self.roster.changes, stand
 
     @invariant()
     def every_ticket_is_counted_once(self) -> None:

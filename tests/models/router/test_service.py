@@ -77,6 +77,18 @@ async def test_a_ticket_says_whom_to_ask_and_goes_back_with_the_block(tmp_path: 
         await until(lambda: router.view()[0].in_flight == 0, "the ticket is back")
 
 
+async def test_tickets_go_back_before_the_next_request_of_their_process(tmp_path: Path) -> None:
+    async with healthy() as url, served(tmp_path, url, limit=2) as (router, client):
+        for _ in range(20):  # far fewer moments than it takes to go back by themselves
+            async with client.ticket() as held:
+                assert not held.ticket.scarce, "the one before is not back"
+                held.outcome = Outcome.ANSWERED
+            async with client.ticket() as one, client.ticket() as other:
+                assert (one.ticket.scarce, other.ticket.scarce) == (False, True)
+                one.outcome = other.outcome = Outcome.ANSWERED
+        await until(lambda: router.view()[0].in_flight == 0, "all are back, with nobody to ask again")
+
+
 async def test_the_limit_holds_over_all_who_ask(tmp_path: Path) -> None:
     most = now = 0
 

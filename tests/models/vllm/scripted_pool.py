@@ -20,8 +20,9 @@ class ScriptedReplica:
         self.folder = folder
         self.socket = socket
         self.scripted = ScriptedServer(
-            script, listen=f"unix:{socket}", vllm=VllmSettings(name="policy", weights=folder, trouble=trouble)
-        )
+            script, listen=f"unix:{socket}", vllm=VllmSettings(name="policy", weights=folder, trouble=trouble),
+            keep_requests=True,
+        )  # fmt: skip
         self.died: asyncio.Future[ServerDied] = asyncio.get_running_loop().create_future()
         self.control = ServerControl(socket)
         self.is_open = self.fails = False
@@ -68,6 +69,8 @@ class ScriptedServers:
         self.started: list[ScriptedReplica] = []
         self.trouble = Trouble()
         self.fail_starts = fail_starts
+        self.unfit: set[str] = set()
+        """Names of folders on which none starts."""
         self._folder = folder
         fine = {"latency": latency, "replies": [{"turns": [{"text": "a fine day it is"}]}]}
         self._script = script or Script.parse(fine)
@@ -75,7 +78,7 @@ class ScriptedServers:
     def __call__(self, number: int, folder: Path) -> ScriptedReplica:
         socket = self._folder / f"s{len(self.started)}"
         self.started.append(ScriptedReplica(socket, folder, self._script, self.trouble))
-        self.started[-1].fails = len(self.started) <= self.fail_starts
+        self.started[-1].fails = len(self.started) <= self.fail_starts or folder.name in self.unfit
         return self.started[-1]
 
     @property

@@ -112,6 +112,7 @@ def serve(words: list[str]) -> None:
     print(core.stdout.readline(), end="", flush=True)
     fault = os.environ.get("STAND_IN", "")
     if fault == "dies":
+        print("(Worker pid=7) ERROR 11-18 01:56:32 [worker.py:953] ValueError: 7 of 12 GiB are free", flush=True)
         print("\n".join(f"line {n}" for n in range(40)), "\nRuntimeError: out of memory", flush=True)
         sys.exit(3)
     if fault == "silent":

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from deskroll.config import check, load
-from deskroll.errors import ConfigError, MissingDependency
+from deskroll.errors import ConfigError, MissingDependency, ModelError
 from deskroll.field_docs import table
 from deskroll.models.vllm.command import MARK, Place, find_vllm, server_command
 from deskroll.models.vllm.config import ModelPoolConfig
+from deskroll.models.vllm.folder import complete_folder
 
 PLACE = Place(id="cafe", socket=Path("/run/x/http"), scratch=Path("/run/x/rpc"), number=2)
 
@@ -36,16 +37,17 @@ def test_the_command_line(program: Path) -> None:
     made = server_command(config(vllm_params=params), PLACE, {"PATH": str(program.parent)})
     assert made.words == (
         str(program), "serve", "/models/tiny", "--uds=/run/x/http", "--served-model-name=policy",
-        "--logprobs-mode=processed_logprobs", "--max-model-len=4096", "--enforce-eager", "--no-enable-prefix-caching",
+        "--logprobs-mode=processed_logprobs", "--enable-auto-tool-choice", "--tool-call-parser=hermes",
+        "--max-model-len=4096", "--enforce-eager", "--no-enable-prefix-caching",
         "--dtype=float32", '--limit-mm-per-prompt={"image": 8}', "--middleware", "a", "b", "--rope-theta=-1.5",
     )  # fmt: skip
 
 
-def test_log_probabilities_may_be_told_otherwise(program: Path) -> None:
-    made = server_command(
-        config(vllm_params={"logprobs_mode": "raw_logprobs"}), PLACE, {"PATH": str(program.parent)}
-    )  # fmt: skip
+def test_defaults_may_be_told_otherwise(program: Path) -> None:
+    params = {"logprobs_mode": "raw_logprobs", "tool_call_parser": "llama3_json"}
+    made = server_command(config(vllm_params=params), PLACE, {"PATH": str(program.parent)})
     assert [word for word in made.words if "logprobs" in word] == ["--logprobs-mode=raw_logprobs"]
+    assert [word for word in made.words if "parser" in word] == ["--tool-call-parser=llama3_json"]
 
 
 def test_the_environment(program: Path) -> None:
@@ -56,7 +58,8 @@ def test_the_environment(program: Path) -> None:
     assert made.env == {
         "PATH": str(program.parent), "HOME": "/root", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_RPC_BASE_PATH": "/run/x/rpc", "VLLM_PORT": "7200", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
-        "VLLM_SERVER_DEV_MODE": "1", "SPT_NOENV": "1", MARK: "cafe",
+        "VLLM_SERVER_DEV_MODE": "1", "SPT_NOENV": "1", MARK: "cafe", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "60",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     }  # fmt: skip
 
 
@@ -115,15 +118,31 @@ def test_every_setting_has_a_default_and_is_explained(tmp_path: Path) -> None:
     assert "~" not in read.ckpt_path
 
 
-def test_newer_weights_borrow_what_was_not_written_beside_them(program: Path, tmp_path: Path) -> None:
-    env, folder = {"PATH": str(program.parent)}, tmp_path / "step_12"
-    folder.mkdir()
-    (folder / "config.json").touch()
-    made = server_command(config(), PLACE, env, folder)
-    assert made.words[2] == str(folder)
-    assert [word for word in made.words if "/models/tiny" in word] == ["--tokenizer=/models/tiny"]
-    (folder / "config.json").unlink()
-    made = server_command(config(vllm_params={"tokenizer": "/other"}), PLACE, env, folder)
-    assert [word for word in made.words if "tiny" in word or "other" in word] == [
-        "--hf-config-path=/models/tiny", "--tokenizer=/other",
-    ]  # fmt: skip
+def test_newer_weights_borrow_what_was_not_written_beside_them(tmp_path: Path) -> None:
+    model, weights, place = tmp_path / "model", tmp_path / "step_12", tmp_path / "place"
+    for folder, names in (
+        (model, ("config.json", "tokenizer.json", "preprocessor_config.json", "model.safetensors", "READY")),
+        (weights, ("model.safetensors", "config.json", "READY")),
+    ):
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_text(str(folder))
+    assert complete_folder(model, model, place) == model
+    assert complete_folder(weights, model, place) == place
+    assert {file.name: file.read_text() for file in place.iterdir()} == {
+        "model.safetensors": str(weights), "config.json": str(weights), "READY": str(weights),
+        "tokenizer.json": str(model), "preprocessor_config.json": str(model),
+    }  # fmt: skip
+    (weights / "tokenizer.json").touch()
+    (weights / "preprocessor_config.json").touch()
+    assert complete_folder(weights, model, place) == weights
+    with pytest.raises(ModelError, match=r"no server can be started on .*: No such file or directory: .*/gone"):
+        complete_folder(tmp_path / "gone", model, tmp_path / "other")
+
+
+def test_flags_of_adapters(program: Path) -> None:
+    env = {"PATH": str(program.parent)}
+    words = server_command(config(enable_lora=True), PLACE, env).words
+    assert {"--enable-lora", "--max-loras=2", "--max-cpu-loras=4"} <= set(words)
+    words = server_command(config(enable_lora=True, vllm_params={"max_loras": 8}), PLACE, env).words
+    assert [word for word in words if "loras" in word] == ["--max-loras=8"], "the other one may not be below it"

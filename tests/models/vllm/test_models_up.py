@@ -104,6 +104,25 @@ def test_a_killed_server_comes_back_and_a_killed_pool_is_reaped(env: dict[str, s
 
 
 @pytest.mark.parametrize(
+    ("prints", "shows"),
+    [
+        ("echo '0, 512, 81559'; echo '1, [N/A], [N/A]'", ["  GPU 0: 512 of 81,559 MB"]),
+        ("echo 'NVIDIA-SMI has failed'; exit 9", []),
+    ],
+)
+def test_the_memory_of_gpus_is_shown_where_there_are_any(
+    env: dict[str, str], tmp_path: Path, prints: str, shows: list[str]
+) -> None:
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{prints}\n")
+    program.chmod(0o755)
+    env["PATH"] = f"{program.parent}:{env['PATH']}"
+    with pool(env, one_file(tmp_path / "step_1")):
+        assert [line for line in models(env, "ls").stdout.splitlines() if "GPU" in line] == shows
+
+
+@pytest.mark.parametrize(
     ("args", "says"),
     [
         ((), "ckpt_path is empty"),

@@ -13,14 +13,11 @@ from deskroll.models.messages import Message
 from deskroll.models.router.roster import EndpointState
 from deskroll.models.scripted import Reloading, Trouble, Weights
 from deskroll.models.vllm.gpus import Gpu, read_gpus
-from deskroll.models.vllm.pool import ModelServicePool
 from deskroll.models.weights.refusal import CheckpointRefused
-from deskroll.types import Completion, Sampling
+from tests.models.vllm.askers import Askers, ask, fits
 from tests.models.vllm.scripted_pool import ScriptedServers, scripted_pool
-from tests.models.weights.files import TENSORS, one_file, safetensors
+from tests.models.weights.files import one_file, safetensors
 from tests.waiting import eventually
-
-CALL = ModelCall(sampling=Sampling(logprobs=True, token_ids=True))
 
 
 @pytest.fixture
@@ -40,43 +37,6 @@ def short_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def version(base: Path, number: int) -> Path:
     return one_file(base.parent / f"step_{number}", fill=0.5 + number / 100, marker="READY")
-
-
-async def ask(pool: ModelServicePool, words: str = "how is it?") -> Completion:
-    return await pool.generate([Message.user(words).sent], call=CALL)
-
-
-def fits(base: Path, answer: Completion) -> bool:
-    weights = Weights.read(base.parent / f"step_{answer.version}")
-    return weights.fits(answer.token_ids or (), answer.logprobs or ())
-
-
-class Askers:
-    """So many who ask again and again, until they are told to stop; each stops after an answer."""
-
-    def __init__(self, pool: ModelServicePool, count: int) -> None:
-        self.answers: list[Completion] = []
-        self._pool = pool
-        self._stop = asyncio.Event()
-        self._tasks = [asyncio.create_task(self._go_on(number)) for number in range(count)]
-
-    async def _go_on(self, number: int) -> None:
-        while not self._stop.is_set():
-            self.answers.append(await ask(self._pool, f"asker {number}, answer {len(self.answers)}"))
-
-    async def more(self, count: int) -> None:
-        """Wait for so many more answers."""
-        wanted = len(self.answers) + count
-
-        async def are_there() -> bool:
-            return len(self.answers) >= wanted or any(task.done() for task in self._tasks)
-
-        await eventually(are_there, f"{count} more answers")
-
-    async def stop(self) -> None:
-        """Raises what any of them was told."""
-        self._stop.set()
-        await asyncio.gather(*self._tasks)
 
 
 @pytest.mark.parametrize("rolling", [1, 0])
@@ -199,25 +159,64 @@ async def test_a_reload_that_does_nothing_or_fails_means_a_restart_on_the_new_fo
     assert "it is started again" in told[0]
 
 
-async def test_refused_weights_are_told_once_and_the_old_ones_go_on(base: Path, servers: ScriptedServers) -> None:
+@pytest.mark.parametrize(("replicas", "rolling"), [(1, 1), (2, 1), (2, 0)])
+async def test_weights_with_which_no_server_starts_are_taken_back_and_the_last_good_ones_go_on(
+    base: Path, servers: ScriptedServers, replicas: int, rolling: int
+) -> None:
     told: list[str] = []
+    weights = {"source": str(base.parent), "poll": 3600}
+    fields = {"replicas": replicas, "rolling": rolling, "weights": weights, "restarts": {"most": 0, "within": 600}}
+    async with scripted_pool(servers, base, told, **fields) as pool:
+        await pool.ready()
+        version(base, 1)
+        await pool.load_latest_model()
+        for server in servers.started:
+            server.scripted.trouble = Trouble(reload=Reloading.FAILS)
+        servers.unfit.add("step_2")
+        version(base, 2)
+        askers = Askers(pool, 4)
+        with pytest.raises(CheckpointRefused, match=r"version 2 in .*step_2: no server takes it: out of memory"):
+            await pool.load_latest_model()
+        await pool.ready()
+        await askers.more(20)
+        await askers.stop()
+        assert [(view.state, view.version) for view in pool.endpoints()] == [(EndpointState.UP, "1")] * replicas
+        assert {answer.version for answer in askers.answers} == {"1"}
+        assert all(fits(base, answer) for answer in askers.answers)
+        assert "no server takes it" in pool.checkpoint_info().refused
+        assert {each.deaths for each in (await pool.status()).replicas} == {0}, "it is the weights' fault"
+        assert sum("refused, and version 1 goes on" in line for line in told) == 1
+        assert not (await pool.load_latest_model()).changed, "it is not tried again"
+        version(base, 3)
+        assert (await pool.load_latest_model()).checkpoint.version == "3"
+
+
+async def test_weights_that_one_server_has_are_not_taken_back_for_another_that_dies(
+    base: Path, servers: ScriptedServers
+) -> None:
+    told: list[str] = []
+    weights = {"source": str(base.parent), "poll": 3600}
     async with scripted_pool(
-        servers, base, told, replicas=2, weights={"source": str(base.parent), "poll": 3600}
+        servers, base, told, replicas=2, weights=weights, restarts={"most": 1, "within": 600}
     ) as pool:
         await pool.ready()
-        bad = base.parent / "step_5"
-        one_file(bad, marker="READY")
-        (bad / "model.safetensors").write_bytes(safetensors({**TENSORS, "norm": (9,)}))
-        for _ in range(3):
-            assert not (await pool.load_latest_model()).changed
-        assert len(told) == 1
-        assert "tensor norm" in told[0]
-        assert "tensor norm" in pool.checkpoint_info().refused
-        with pytest.raises(CheckpointRefused, match="tensor norm"):
-            await pool.reload(bad)
+        servers.started[1].scripted.trouble = Trouble(reload=Reloading.FAILS)
+        version(base, 1)
+        servers.unfit.add("step_1")
+        assert (await pool.load_latest_model()).changed
+        assert [(view.state, view.version) for view in pool.endpoints()] == [(EndpointState.UP, "1")]
+        assert [each.state for each in (await pool.status()).replicas] == ["up", "given up"]
+
+
+async def test_the_newest_weights_at_the_start_may_be_unfit(base: Path, servers: ScriptedServers) -> None:
+    told: list[str] = []
+    version(base, 4)
+    servers.unfit.add("step_4")
+    async with scripted_pool(servers, base, told, weights={"source": str(base.parent), "poll": 3600}) as pool:
+        await pool.ready()
         answer = await ask(pool)
         assert (answer.version, fits(base, answer)) == ("0", True)
-        assert not any("/pause" in command for each in servers.started for command in each.scripted.commands)
+    assert [each.folder.name for each in servers.started] == ["step_4", "step_4", "step_0"]
 
 
 async def test_a_reload_may_go_back_and_says_so(base: Path, servers: ScriptedServers) -> None:
@@ -254,7 +253,18 @@ async def test_open_requests_are_answered_whatever_becomes_of_them(base: Path, s
         await askers.stop()
     assert {answer.finish_reason for answer in askers.answers} == {"stop"}
     assert {answer.version for answer in askers.answers} == {"0", "1"}
-    assert mode == "keep" or all(fits(base, answer) for answer in askers.answers)
+    changed = [answer for answer in askers.answers if answer.version_end]
+    assert {(answer.version, answer.version_end) for answer in changed} == ({("0", "1")} if mode == "keep" else set())
+    assert all(fits(base, answer) != bool(answer.version_end) for answer in askers.answers)
+
+
+async def test_servers_are_told_who_asks(base: Path, servers: ScriptedServers) -> None:
+    async with scripted_pool(servers, base, []) as pool:
+        await pool.ready()
+        call = ModelCall(session="train/0/töne/2#1")
+        await pool.generate([Message.user("hello").sent], call=call)
+        await pool.generate([Message.user("hello").sent])
+        assert servers.started[0].scripted.sessions == ["", "train/0/t%C3%B6ne/2#1", ""], "the first was the warm-up"
 
 
 async def test_servers_come_and_go(base: Path, servers: ScriptedServers) -> None:

@@ -61,12 +61,12 @@ async def test_a_killed_api_process_is_noticed_and_its_engine_ends_too(folder: P
     assert process_start(engine) == 0
 
 
-async def test_an_error_has_the_last_lines_of_the_log(folder: Path) -> None:
+async def test_an_error_has_the_first_cause_and_the_last_lines_of_the_log(folder: Path) -> None:
     server = stand_in(folder, "dies")
     with pytest.raises(ServerDied) as caught:
         await server.start()
     text = str(caught.value)
-    assert "ended with code 3" in text
+    assert "ended with code 3: ValueError: 7 of 12 GiB are free; the end of" in text
     assert "RuntimeError: out of memory" in text
     assert "line 39" in text
     assert "line 10\n" not in text

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 TENSORS = {"embed": (4, 8), "layer.weight": (8, 8), "norm": (8,)}
@@ -50,3 +53,23 @@ def sharded(folder: Path, fill: float = 0.5, *, leave_out: str = "") -> Path:
         if file != leave_out:
             (folder / file).write_bytes(safetensors({name: TENSORS[name]}, fill))
     return folder
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that all can reach."""
+    with tempfile.TemporaryDirectory(prefix="deskroll-weights-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@contextmanager
+def powerless() -> Iterator[None]:
+    """Where the tests are root's, who may read everything: somebody else for the length of the block."""
+    mine = os.geteuid()
+    if mine == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(mine)

@@ -7,7 +7,7 @@ import os
 import shutil
 import struct
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from deskroll.models.weights.checkpoint import (
 )
 from deskroll.models.weights.digest import tensors_digest
 from deskroll.models.weights.refusal import CheckpointRefused, Refusal
-from tests.models.weights.files import TENSORS, one_file, raw, safetensors, sharded
+from tests.models.weights.files import TENSORS, one_file, open_folder, powerless, raw, safetensors, sharded
 
 
 def refused(path: Path) -> CheckpointRefused:
@@ -221,24 +221,14 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     assert (found.reason, found.file) == (Refusal.UNREADABLE, str(tmp_path / "model.safetensors"))
 
 
-@pytest.fixture
-def powerless() -> Iterator[Path]:
-    """A folder that all can reach, and, where the tests are root's, another user from then on."""
-    with tempfile.TemporaryDirectory(prefix="deskroll-weights-") as name:
-        Path(name).chmod(0o755)
-        mine = os.geteuid()
-        yield Path(name)
-        os.seteuid(mine)
-
-
 @pytest.mark.parametrize("what", ["step_7", "step_7/model.safetensors", "step_7/model.safetensors.index.json"])
-def test_what_may_not_be_read_is_refused(powerless: Path, what: str) -> None:
-    folder = one_file(powerless / "step_7")
-    if what.endswith("json"):
-        sharded(folder)
-    (powerless / what).chmod(0)
-    if os.geteuid() == 0:
-        os.seteuid(65534)
-    found = refused(folder)
-    assert (found.reason, found.file) == (Refusal.UNREADABLE, str(powerless / what))
+def test_what_may_not_be_read_is_refused(what: str) -> None:
+    with open_folder() as root:
+        folder = one_file(root / "step_7")
+        if what.endswith("json"):
+            sharded(folder)
+        (root / what).chmod(0)
+        with powerless():
+            found = refused(folder)
+    assert (found.reason, found.file) == (Refusal.UNREADABLE, str(root / what))
     assert "Permission denied" in str(found)

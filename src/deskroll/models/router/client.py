@@ -1,7 +1,9 @@
 """RouterClient: a process's end of the router: tickets, each held for the length of a block.
 
 Guarantees: a ticket goes back however its block ends, also where whoever waits for one is cancelled in the moment in
-which it comes; where the router is gone, everybody who waits is told.
+which it comes; where the router is gone, everybody who waits is told. A ticket goes back at once where somebody may
+wait for it, or something went wrong; one that is not scarce travels with the next message, or after 5 ms: to wake the
+router for it alone would cost as much again as to ask for it.
 """
 
 from __future__ import annotations
@@ -19,15 +21,18 @@ from deskroll.models.router import wire
 from deskroll.models.router.roster import EndpointView, Outcome, Ticket
 
 _CONNECT_S = 10.0
+_LATER_S = 0.005
 
 
 class Held:
     """A ticket in use: `outcome` is what its endpoint is told of the request."""
 
-    def __init__(self, ticket: Ticket, url: str, key: str) -> None:
+    def __init__(self, ticket: Ticket, known: wire.Known) -> None:
         self.ticket = ticket
-        self.url = url
-        self.key = key
+        self.url = known.url
+        self.key = known.key
+        self.keeps = known.keeps
+        self.takes_sessions = known.takes_sessions
         self.outcome = Outcome.ABANDONED
         self.error = ""
         self.version_end = ""
@@ -46,6 +51,9 @@ class RouterClient:
         self._returned: dict[int, asyncio.Future[str]] = {}
         self._known: dict[str, wire.Known] = {}
         self._welcome: asyncio.Future[tuple[EndpointView, ...]] | None = None
+        self._answered: list[int] = []
+        """Tickets that go back with the next request."""
+        self._timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
         self._welcome = asyncio.get_running_loop().create_future()
@@ -64,6 +72,9 @@ class RouterClient:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._send_answered()
         if self._frames is not None:
             self._frames.close()
 
@@ -79,33 +90,19 @@ class RouterClient:
             yield held
         finally:
             self.give_back(held, tell=tell)
-        if tell and self._frames is not None:
-            after = await self._wait_returned(held.ticket.id)
-            held.version_end = "" if after == held.ticket.version else after
+        if tell:
+            await self.hear_version(held)
 
     async def ask(self, session: str = "") -> Held:
         """Wait for a ticket; whoever has it gives it back."""
-        ticket = await self._ask(session)
-        known = self._known[ticket.endpoint]
-        return Held(ticket, known.url, known.key)
-
-    def give_back(self, held: Held, *, tell: bool = False) -> None:
-        """A request is over."""
-        self._send(wire.GiveBack(ticket=held.ticket.id, outcome=held.outcome, error=held.error, tell=tell))
-
-    def end_session(self, session: str) -> None:
-        """An attempt is over: where it was answered does not matter any more."""
-        self._send(wire.EndSession(session=session))
-
-    async def _ask(self, session: str) -> Ticket:
         if self._frames is None:
             raise ModelError(f"the router of models on {self._listen} is gone")
         number = next(self._serial)
         wanted: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
         self._asked[number] = wanted
-        self._send(wire.Ask(request=number, session=session))
+        self._send(wire.Ask(request=number, session=session, answered=self._take_answered()))
         try:
-            return await wanted
+            ticket = await wanted
         except asyncio.CancelledError:
             if wanted.done() and not wanted.cancelled() and wanted.exception() is None:
                 self._send(wire.GiveBack(ticket=wanted.result().id, outcome=Outcome.ABANDONED))
@@ -114,6 +111,27 @@ class RouterClient:
             raise
         finally:
             self._asked.pop(number, None)
+        return Held(ticket, self._known[ticket.endpoint])
+
+    def give_back(self, held: Held, *, tell: bool = False) -> None:
+        """A request is over."""
+        ticket = held.ticket
+        if tell or ticket.scarce or held.outcome is not Outcome.ANSWERED:
+            self._send(wire.GiveBack(ticket=ticket.id, outcome=held.outcome, error=held.error, tell=tell))
+            return
+        self._answered.append(ticket.id)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_LATER_S, self._send_answered)
+
+    async def hear_version(self, held: Held) -> None:
+        """What is served after a request, of which `give_back` has asked to be told."""
+        if self._frames is not None:
+            after = await self._wait_returned(held.ticket.id)
+            held.version_end = "" if after == held.ticket.version else after
+
+    def end_session(self, session: str) -> None:
+        """An attempt is over: where it was answered does not matter any more."""
+        self._send(wire.EndSession(session=session))
 
     async def _wait_returned(self, ticket: int) -> str:
         returned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -122,6 +140,17 @@ class RouterClient:
             return await returned
         finally:
             self._returned.pop(ticket, None)
+
+    def _take_answered(self) -> tuple[int, ...]:
+        if self._timer is None:
+            return ()
+        self._timer.cancel()
+        self._timer = None
+        answered, self._answered = tuple(self._answered), []
+        return answered
+
+    def _send_answered(self) -> None:
+        self._send(wire.Answered(tickets=self._take_answered()))
 
     def _send(self, message: wire.Upward) -> None:
         if self._frames is not None:

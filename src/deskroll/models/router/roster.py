@@ -63,6 +63,8 @@ class Ticket(Record, frozen=True):
     """The name of the model to ask for there."""
     version: str = ""
     """Of the weights that answer."""
+    scarce: bool = False
+    """Whether no endpoint had room for another one with it: somebody may wait for it."""
 
 
 class Grant(Record, frozen=True):
@@ -87,7 +89,7 @@ class EndpointView(Record, frozen=True):
     last_error: str = ""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Endpoint:
     name: str
     model: str
@@ -110,11 +112,7 @@ class _Endpoint:
     def has_room(self, now: float) -> bool:
         if self.starting or self.draining or self.in_flight >= self.limit.most:
             return False
-        return self.circuit.lets_through(now, self.trials)
-
-    @property
-    def load(self) -> float:
-        return self.in_flight / self.limit.most
+        return self.circuit.closed_until is None or self.circuit.lets_through(now, self.trials)
 
     def view(self) -> EndpointView:
         state = EndpointState.UP if self.circuit.is_open else EndpointState.CLOSED
@@ -126,7 +124,7 @@ class _Endpoint:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Request:
     id: int
     holder: str
@@ -134,13 +132,18 @@ class _Request:
     since: float
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Open:
     endpoint: _Endpoint
     holder: str
     model: str
     era: int
     trial: bool
+
+
+def _load(endpoint: _Endpoint) -> tuple[float, int]:
+    """What is least where a request goes: open tickets over the limit."""
+    return endpoint.in_flight / endpoint.limit.most, endpoint.in_flight
 
 
 class Roster:
@@ -156,6 +159,8 @@ class Roster:
         self._serial = itertools.count(1)
         self._hopeless_since: float | None = 0.0
         """Since when no endpoint can be hoped for; None: one can."""
+        self.changes = 0
+        """Rises whenever an endpoint comes, goes, or stands otherwise: its tickets, which come and go, apart."""
 
     # --- endpoints come, change and go ---
 
@@ -166,39 +171,40 @@ class Roster:
         if name in self._endpoints:
             raise InputError(f"endpoint {name} is there already")
         self._endpoints[name] = _Endpoint(name, model, version, Limit(limit), starting=starting)
-        self._look(now)
+        self._note_change(now)
 
     def ready(self, name: str, now: float, *, model: str | None = None, version: str | None = None) -> None:
         """An endpoint may be asked, from now on or again; what it serves may be new."""
         endpoint = self._of(name)
-        endpoint.starting, endpoint.draining = False, endpoint.leaving
+        endpoint.starting, endpoint.draining, endpoint.last_error = False, endpoint.leaving, ""
         endpoint.model = endpoint.model if model is None else model
         endpoint.version = endpoint.version if version is None else version
         endpoint.circuit.note_answer(now)
-        self._look(now)
+        self._note_change(now)
 
     def drain(self, name: str, now: float) -> None:
         """Grant nothing more there; what is open comes to its end."""
         self._of(name).draining = True
-        self._look(now)
+        self._note_change(now)
 
     def restart(self, name: str, now: float) -> None:
         """It starts anew: it may be asked once it is `ready`."""
         self._of(name).starting = True
-        self._look(now)
+        self._note_change(now)
 
     def remove(self, name: str, now: float) -> None:
         """Let it go, as soon as its last ticket is back."""
         endpoint = self._of(name)
         endpoint.draining = endpoint.leaving = True
         self._let_go(endpoint)
-        self._look(now)
+        self._note_change(now)
 
     def serve(self, name: str, version: str, model: str | None = None) -> None:
         """It serves this version from now on, while requests go on (LoRA, or weights that change under them)."""
         endpoint = self._of(name)
         endpoint.version = version
         endpoint.model = endpoint.model if model is None else model
+        self.changes += 1
 
     def note_health(self, name: str, now: float, *, asked: float, good: bool, error: str = "") -> None:
         """What came of a look at its health that began at `asked`."""
@@ -206,11 +212,12 @@ class Roster:
         endpoint.circuit.note_health(now, asked=asked, good=good)
         if not good:
             endpoint.last_error = error
-        self._look(now)
+        self._note_change(now)
 
     def note_queue(self, name: str, waiting: int, running: int) -> None:
         """What a server says of its own queue."""
         self._of(name).limit.note_queue(waiting, running)
+        self.changes += 1
 
     # --- requests ---
 
@@ -232,6 +239,7 @@ class Roster:
             return ""
         endpoint = held.endpoint
         version = endpoint.version if endpoint.model == held.model else ""
+        before = endpoint.limit.most, endpoint.circuit.is_open
         self._close(ticket)
         if outcome is Outcome.ANSWERED:
             endpoint.limit.note_good(endpoint.in_flight)
@@ -244,7 +252,8 @@ class Roster:
                 endpoint.circuit.note_answer(now)  # whoever says so lives
             else:
                 endpoint.circuit.note_failure(now, at_once=outcome is Outcome.UNREACHABLE)
-        self._look(now)
+        if before != (endpoint.limit.most, endpoint.circuit.is_open):
+            self._note_change(now)
         return version
 
     def end_session(self, holder: str, session: str) -> None:
@@ -265,7 +274,7 @@ class Roster:
             if not room:
                 return
             request = self._waiting.pop(next(iter(self._waiting)))
-            yield self._grant(request, self._choose(request, room))
+            yield self._grant(request, room, now)
 
     def expire(self, now: float, wait: float) -> list[tuple[str, int]]:
         """Take those out of the line that have waited so long while no endpoint could be hoped for."""
@@ -320,17 +329,21 @@ class Roster:
         return endpoint
 
     def _choose(self, request: _Request, room: list[_Endpoint]) -> _Endpoint:
-        least = min(room, key=lambda each: (each.load, each.in_flight))
+        least = min(room, key=_load)
         last = self._endpoints.get(self._sessions.get((request.holder, request.session), ""))
         if last is None or last not in room or last.in_flight > least.in_flight + self._margin:
             return least
         return last
 
-    def _grant(self, request: _Request, endpoint: _Endpoint) -> Grant:
-        ticket = Ticket(id=next(self._serial), endpoint=endpoint.name, model=endpoint.model, version=endpoint.version)
-        endpoint.in_flight += 1
+    def _grant(self, request: _Request, room: list[_Endpoint], now: float) -> Grant:
+        endpoint = room[0] if len(room) == 1 else self._choose(request, room)
         trial = not endpoint.circuit.is_open
+        endpoint.in_flight += 1
         endpoint.trials += trial
+        ticket = Ticket(
+            id=next(self._serial), endpoint=endpoint.name, model=endpoint.model, version=endpoint.version,
+            scarce=len(room) == 1 and not endpoint.has_room(now),
+        )  # fmt: skip
         self._open[ticket.id] = _Open(endpoint, request.holder, endpoint.model, endpoint.limit.era, trial)
         if request.session:
             self._sessions[request.holder, request.session] = endpoint.name
@@ -345,9 +358,11 @@ class Roster:
     def _let_go(self, endpoint: _Endpoint) -> None:
         if endpoint.leaving and not endpoint.in_flight:
             self._endpoints.pop(endpoint.name, None)
+            self.changes += 1
 
-    def _look(self, now: float) -> None:
-        """Whether any endpoint can be hoped for, and else since when not."""
+    def _note_change(self, now: float) -> None:
+        """Count it; look whether any endpoint can be hoped for, and else since when not."""
+        self.changes += 1
         if any(each.is_usable() for each in self._endpoints.values()):
             self._hopeless_since = None
         elif self._hopeless_since is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from deskroll.clocks import running_time
@@ -35,6 +35,10 @@ class Server(Record, frozen=True):
     key: str = ""
     max_in_flight: int | None = None
     version: str = ""
+    keeps: bool = False
+    """Whether its weights may change while a request is open: then whoever gives a ticket back is told the version."""
+    takes_sessions: bool = False
+    """Whether it is a vLLM, which takes the name of whoever asks (the header X-Session-ID)."""
 
     def __repr__(self) -> str:
         return f"Server({self.url!r}, {self.model!r})"  # the key is in no message
@@ -64,6 +68,7 @@ class Router:
         self._supervisor = Supervisor()
         self._timer: asyncio.TimerHandle | None = None
         self._told: dict[str, EndpointView] = {}
+        self._told_changes = 0
         self._drained: dict[str, list[asyncio.Future[None]]] = {}
         self._holders = itertools.count(1)
 
@@ -149,11 +154,17 @@ class Router:
         """The name of one more process that asks."""
         return f"holder-{next(self._holders)}"
 
-    def ask(self, holder: str, request: int, session: str, answer: Answer) -> None:
-        """A ticket is wanted; `answer` gets it, or the error that says why there is none."""
+    def ask(self, holder: str, request: int, session: str, answer: Answer, answered: Sequence[int] = ()) -> None:
+        """A ticket is wanted; `answer` gets it, or the error that says why there is none.
+
+        `answered`: tickets that are given back first.
+        """
+        now = running_time()
+        for ticket in answered:
+            self._roster.give_back(holder, ticket, Outcome.ANSWERED, now)
         self._answers[holder, request] = answer
-        self._roster.ask(holder, request, session, running_time())
-        self._act()
+        self._roster.ask(holder, request, session, now)
+        self._act_at(now)
 
     def withdraw(self, holder: str, request: int) -> None:
         """It is not wanted any more."""
@@ -162,9 +173,17 @@ class Router:
 
     def give_back(self, holder: str, ticket: int, outcome: Outcome, error: str = "") -> str:
         """A request is over; see `Roster`."""
-        version = self._roster.give_back(holder, ticket, outcome, running_time(), plain(error, 500))
-        self._act()
+        now = running_time()
+        version = self._roster.give_back(holder, ticket, outcome, now, plain(error, 500) if error else "")
+        self._act_at(now)
         return version
+
+    def note_answered(self, holder: str, tickets: Sequence[int]) -> None:
+        """Requests are over, and were answered."""
+        now = running_time()
+        for ticket in tickets:
+            self._roster.give_back(holder, ticket, Outcome.ANSWERED, now)
+        self._act_at(now)
 
     def end_session(self, holder: str, session: str) -> None:
         """An attempt is over."""
@@ -181,25 +200,41 @@ class Router:
 
     def _act(self) -> None:
         """Carry out what the roster says by now."""
-        now = running_time()
-        for grant in self._roster.grant(now):
-            self._answers.pop((grant.holder, grant.request))(grant.ticket)
+        self._act_at(running_time())
+
+    def _act_at(self, now: float) -> None:
+        """The same, twice for each request: what has not changed costs nothing."""
+        roster = self._roster
+        if roster.waiting:
+            for grant in roster.grant(now):
+                self._answers.pop((grant.holder, grant.request))(grant.ticket)
+        if self._drained:
+            self._wake_drained()
+        if roster.changes != self._told_changes:
+            self._told_changes = roster.changes
+            self._tell()
+        if roster.waiting or self._timer is not None:
+            self._wind(now)
+
+    def _wind(self, now: float) -> None:
+        """Tell those who have waited too long; look again when something changes by itself."""
         for key in self._roster.expire(now, self._wait):
             self._answers.pop(key)(ModelError(self._hopeless()))
-        self._tell()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if (at := self._roster.next_look(now, self._wait)) is not None:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, at - now) + 0.001, self._act)
 
-    def _tell(self) -> None:
-        """Say which endpoints have changed; wake who waits for one to be drained."""
-        views = {view.name: view for view in self._roster.view()}
+    def _wake_drained(self) -> None:
         for name in [name for name in self._drained if not self._roster.in_flight(name)]:
             for back in self._drained.pop(name):
                 if not back.done():
                     back.set_result(None)
+
+    def _tell(self) -> None:
+        """Say which endpoints have changed."""
+        views = {view.name: view for view in self._roster.view()}
         for name, view in views.items():
             known = self._told.get(name)
             if known is None or (known.state, known.version, known.limit, known.queue) != (

@@ -19,7 +19,7 @@ from deskroll.host.listen import Listen, open_listener, watch_peer
 from deskroll.host.tokens import bears_token
 from deskroll.models.router import wire
 from deskroll.models.router.roster import Ticket
-from deskroll.models.router.router import Router
+from deskroll.models.router.router import Router, Server
 
 
 @asynccontextmanager
@@ -58,7 +58,7 @@ class _Connection:
         self._among = among
         self._token = token
         self._holder = ""
-        self._known: dict[str, wire.Known] = {}
+        self._known: dict[str, Server] = {}
         self._peer = ExitStack()
         self.frames = Frames(self._hear, self._gone)
         among.add(self)
@@ -74,14 +74,16 @@ class _Connection:
             return
         router, holder = self._router, self._holder
         match message:
-            case wire.Ask(request=request, session=session):
-                router.ask(holder, request, session, lambda answer: self._answer(request, answer))
+            case wire.Ask(request=request, session=session, answered=answered):
+                router.ask(holder, request, session, lambda answer: self._answer(request, answer), answered)
             case wire.Withdraw(request=request):
                 router.withdraw(holder, request)
             case wire.GiveBack(ticket=ticket, outcome=outcome, error=error, tell=tell):
                 version = router.give_back(holder, ticket, outcome, error)
                 if tell:
                     self._send(wire.Returned(ticket=ticket, version=version))
+            case wire.Answered(tickets=tickets):
+                router.note_answered(holder, tickets)
             case wire.EndSession(session=session):
                 router.end_session(holder, session)
 
@@ -101,9 +103,12 @@ class _Connection:
             self._send(wire.Denied(request=request, message=str(answer)))
             return
         server = self._router.server(answer.endpoint)
-        known = wire.Known(endpoint=answer.endpoint, url=server.url, key=server.key)
-        if self._known.get(answer.endpoint) != known:
-            self._known[answer.endpoint] = known
+        if self._known.get(answer.endpoint) is not server:
+            self._known[answer.endpoint] = server
+            known = wire.Known(
+                endpoint=answer.endpoint, url=server.url, key=server.key, keeps=server.keeps,
+                takes_sessions=server.takes_sessions,
+            )  # fmt: skip
             self._send(known)
         self._send(wire.Granted(request=request, ticket=answer))
 

@@ -19,6 +19,8 @@ class Ask(Record, frozen=True, tag="ask"):
 
     request: int
     session: str = ""
+    answered: tuple[int, ...] = ()
+    """Tickets that go back with it, first: their requests were answered."""
 
 
 class Withdraw(Record, frozen=True, tag="withdraw"):
@@ -37,6 +39,12 @@ class GiveBack(Record, frozen=True, tag="give_back"):
     """Whether to say which version is served by now: `Returned`."""
 
 
+class Answered(Record, frozen=True, tag="answered"):
+    """Requests that were answered: their tickets."""
+
+    tickets: tuple[int, ...]
+
+
 class EndSession(Record, frozen=True, tag="end_session"):
     """An attempt is over."""
 
@@ -49,6 +57,9 @@ class Known(Record, frozen=True, tag="known"):
     endpoint: str
     url: str
     key: str = ""
+    keeps: bool = False
+    """See `Server`."""
+    takes_sessions: bool = False
 
     def __repr__(self) -> str:
         return f"Known({self.url!r})"  # the key is in no message
@@ -87,7 +98,7 @@ class Welcome(Record, frozen=True, tag="welcome"):
     endpoints: tuple[EndpointView, ...] = ()
 
 
-Upward = Hello | Ask | Withdraw | GiveBack | EndSession
+Upward = Hello | Ask | Withdraw | GiveBack | Answered | EndSession
 Downward = Welcome | Unwelcome | Known | Granted | Denied | Returned
 
 encode = msgspec.msgpack.Encoder().encode

@@ -50,13 +50,21 @@ def bad_arguments(number: int, turn: Turn, request: ChatRequest) -> Turn:
     return Turn(text=turn.text, tools=(ToolUse(name=names[0], arguments=f"{BAD_ARGUMENTS}{number}"),))
 
 
-def token_count(turn: Turn) -> int:
-    """How many tokens a turn comes to."""
-    return sum(_count(text) for text in _said(turn))
+def cut_turn(turn: Turn, most: int | None) -> tuple[Turn, int]:
+    """A turn of at most so many tokens, and how many it has; one that calls tools stays whole."""
+    count = sum(_count(text) for text in _said(turn))
+    if most is None or count <= most or turn.tools:
+        return turn, count
+    return Turn(text=turn.text[: most * _PIECE]), most
 
 
-def answer(request: ChatRequest, turn: Turn, number: int, fingerprint: str, made: Generation | None = None) -> bytes:
-    """The body of an answer; `made` by an engine, which marks each token with its weights and may cut it short."""
+def answer(
+    request: ChatRequest, turn: Turn, number: int, fingerprint: str, made: Generation | None = None, cut: bool = False
+) -> bytes:
+    """The body of an answer; `made` by an engine, which marks each token with its weights and may end it early.
+
+    `cut`: the turn is what the limit on tokens left of it.
+    """
     aborted = made is not None and made.aborted
     if made is not None and aborted:
         turn = Turn(text=turn.text[: len(made.shifts) * _PIECE])
@@ -80,7 +88,7 @@ def answer(request: ChatRequest, turn: Turn, number: int, fingerprint: str, made
     choice: dict[str, object] = {
         "index": 0,
         "message": message,
-        "finish_reason": "abort" if aborted else "tool_calls" if calls else "stop",
+        "finish_reason": "abort" if aborted else "tool_calls" if calls else "length" if cut else "stop",
         "logprobs": {"content": list(map(_logprob, tokens, shifts))} if request.logprobs else None,
     }
     prompt = sum(_length(message) for message in request.messages)

@@ -110,7 +110,7 @@ class Control:
         given = request.query.get("mode", PauseMode.ABORT)
         if given not in list(PauseMode):
             raise Refused(f"Input should be 'abort', 'wait' or 'keep', not {given!r}", "query.mode")
-        await self._engine.pause(PauseMode(given))
+        await self._engine.pause(PauseMode(given), clear_cache=_is_true(request, "clear_cache", default="true"))
         return reply(b'{"status":"paused"}')
 
     async def _resume(self, _request: web.BaseRequest) -> web.Response:
@@ -132,7 +132,7 @@ class Control:
         return reply(b'{"results":[null]}')
 
     async def _reset_prefix_cache(self, request: web.BaseRequest) -> web.Response:
-        preempt = request.query.get("reset_running_requests", "").lower() in _TRUE
+        preempt = _is_true(request, "reset_running_requests")
         success = not self._trouble().reset_fails and self._engine.reset_prefixes(preempt=preempt)
         return reply(_encode({"success": success}))
 
@@ -168,6 +168,10 @@ class Control:
 
 def _card(name: str, root: str, parent: str | None) -> dict[str, object]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "vllm", "root": root, "parent": parent}
+
+
+def _is_true(request: web.BaseRequest, name: str, default: str = "") -> bool:
+    return request.query.get(name, default).lower() in _TRUE
 
 
 def _failure(message: str) -> web.Response:

@@ -94,12 +94,18 @@ class Engine:
             raise
         return request
 
-    async def pause(self, mode: PauseMode) -> None:
-        """Hold new requests; with `wait`, come back when those that run are done."""
+    async def pause(self, mode: PauseMode, *, clear_cache: bool = True) -> None:
+        """Hold new requests; with `wait`, come back when those that run are done.
+
+        What caches hold is thrown away, and what stands still goes back to the queue for it, unless told otherwise.
+        """
         self.schedule.pause(mode, self._loop.time())
         self._wind()
         if mode is PauseMode.WAIT:
             await self._idle.wait()
+        if clear_cache:
+            self.reset_prefixes(preempt=True)
+            self.caches.forget_images()
 
     def resume(self) -> None:
         """End a pause."""

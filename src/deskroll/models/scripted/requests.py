@@ -97,6 +97,7 @@ class ChatRequest(msgspec.Struct):
     n: int | None = None
     logprobs: bool | None = None
     return_token_ids: bool | None = None
+    max_tokens: int | None = None
     seed: int | None = None
     top_k: int | None = None
 

@@ -2,7 +2,7 @@
 
     latency: 0.05                 # seconds, or [low, high]
     seed: 1                       # latencies and faults follow from it
-    faults: {rate: 0.3, kinds: [429, 500, half_body], stall: 30, retry_after: 0.05}
+    faults: {rate: 0.3, kinds: [429, 500, half_body], when: "compute", stall: 30, retry_after: 0.05}
     replies:                      # the first whose `when` is found in the system and the first user message
       - when: "compute"           # or {regex: "comput(e|ation)"}
         turns:                    # one for each answer so far; the last one repeats
@@ -87,6 +87,19 @@ def _regex(value: object) -> object:
 Seconds = Annotated[float, Field(ge=0, le=1e6)]
 
 
+class When(Settings):
+    """Which conversations are meant."""
+
+    text: str = ""
+    """A part of the system message or the first user message."""
+    regex: Annotated[str, BeforeValidator(_regex)] = ""
+    """A regular expression that is searched there."""
+
+    def fits(self, text: str) -> bool:
+        """Whether a conversation that begins with this text is meant."""
+        return self.text in text and (not self.regex or re.search(self.regex, text) is not None)
+
+
 class Faults(Settings):
     """How often an answer goes wrong, and how."""
 
@@ -94,6 +107,8 @@ class Faults(Settings):
     """The share of requests with a fault, of whatever kind."""
     kinds: Annotated[tuple[FaultKind, ...], BeforeValidator(_kinds), Field(min_length=1)] = tuple(FaultKind)
     """What may go wrong, each equally often."""
+    when: Annotated[When | None, BeforeValidator(_when)] = None
+    """In which conversations; None: in all of them."""
     stall: Seconds = 30.0
     """How long an answer that stalls takes, in seconds."""
     retry_after: Seconds = 0.05
@@ -131,19 +146,6 @@ class Turn(Settings):
         if seed is None or not self.by_seed:
             return self
         return self.model_copy(update={"text": self.by_seed[seed % len(self.by_seed)]})
-
-
-class When(Settings):
-    """Which conversations a reply is for."""
-
-    text: str = ""
-    """A part of the system message or the first user message."""
-    regex: Annotated[str, BeforeValidator(_regex)] = ""
-    """A regular expression that is searched there."""
-
-    def fits(self, text: str) -> bool:
-        """Whether a conversation that begins with this text is meant."""
-        return self.text in text and (not self.regex or re.search(self.regex, text) is not None)
 
 
 class Reply(Settings):

@@ -22,13 +22,12 @@ from aiohttp import web
 from deskroll.errors import InputError
 from deskroll.host.listen import Listen
 from deskroll.host.tokens import bears_token
-from deskroll.models.scripted.answers import answer, bad_arguments, error, token_count, turn_number, wrong_tool
+from deskroll.models.scripted.answers import answer, bad_arguments, cut_turn, error, turn_number, wrong_tool
 from deskroll.models.scripted.control import Control
 from deskroll.models.scripted.engine import Condition, Engine, EngineDead
 from deskroll.models.scripted.listening import MAX_BODY, serving
 from deskroll.models.scripted.requests import ChatRequest, Refused, read_request
 from deskroll.models.scripted.responses import REFUSALS, half, hang_up, refusal, reply
-from deskroll.models.scripted.schedule import Generation
 from deskroll.models.scripted.script import FaultKind, Script, Turn
 from deskroll.models.scripted.settings import Starting, Trouble, VllmSettings
 from deskroll.models.settings import is_loopback
@@ -69,6 +68,8 @@ class ScriptedServer:
         """The bodies of all requests for a completion, as they came; only with `keep_requests`."""
         self.commands: list[str] = []
         """Path and query of every POST to vLLM's own endpoints, in the order in which they came."""
+        self.sessions: list[str] = []
+        """Of each of those, who asked (the header X-Session-ID), if that was said; only with `keep_requests`."""
         self._token = token
         self._keep = keep_requests
         self._fingerprint = "scripted-" + hashlib.sha256(script.model_dump_json().encode()).hexdigest()[:10]
@@ -191,18 +192,16 @@ class ScriptedServer:
             return refusal(request, fault, self.script.faults)
         if fault is FaultKind.STALL:
             latency += self.script.faults.stall
-        made = await self._generate(asked, turn, latency)
-        body = answer(asked, turn, number, self._fingerprint, made)
+        whole, made = turn, None
+        if self._engine is not None:
+            turn, tokens = cut_turn(turn, asked.max_tokens)
+            made = await self._engine.generate(asked, tokens, latency)
+        elif latency:
+            await asyncio.sleep(latency)
+        body = answer(asked, turn, number, self._fingerprint, made, cut=turn is not whole)
         if fault is FaultKind.HALF_BODY:
             return await half(request, body)
         return reply(body[: len(body) // 2] if fault is FaultKind.INVALID_JSON else body)
-
-    async def _generate(self, asked: ChatRequest, turn: Turn, latency: float) -> Generation | None:
-        if self._engine is not None:
-            return await self._engine.generate(asked, token_count(turn), latency)
-        if latency:
-            await asyncio.sleep(latency)
-        return None
 
     async def _read(self, request: web.BaseRequest) -> ChatRequest:
         try:
@@ -211,6 +210,7 @@ class ScriptedServer:
             raise Refused(f"The body is larger than {MAX_BODY} bytes", status=413) from None
         if self._keep:
             self.requests.append(body)
+            self.sessions.append(request.headers.get("X-Session-ID", ""))
         return read_request(body)
 
     def _draw(self, asked: ChatRequest, turn: Turn) -> tuple[FaultKind | None, float]:
@@ -219,7 +219,7 @@ class ScriptedServer:
         chance, which, slowness = dice.random(), dice.random(), dice.random()
         low, high = turn.latency or self.script.latency
         latency = low + (high - low) * slowness
-        if chance >= faults.rate:
+        if chance >= faults.rate or (faults.when is not None and not faults.when.fits(asked.opening)):
             return None, latency
         kinds = [kind for kind in faults.kinds if asked.tools or kind not in _NEED_TOOLS]
         return kinds[int(which * len(kinds))] if kinds else None, latency

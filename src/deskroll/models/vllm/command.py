@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+
+from pydantic import JsonValue
 
 from deskroll.errors import ConfigError, MissingDependency
 from deskroll.host.runtime_folder import LONGEST_SOCKET_PATH
@@ -22,8 +24,18 @@ MARK = "DESKROLL_MODEL_SERVER"
 _BUILT = Path(__file__).parents[4] / ".venv-vllm" / "bin" / "vllm"
 """Where `make vllm` puts it, in a checkout."""
 _PORTS = 100
-_DEFAULTS = {"logprobs-mode": "processed_logprobs"}
-"""Log-probabilities of what was sampled from: after temperature and top-p, not before."""
+_KEEP_ALIVE_S = "60"
+"""Longer than a client keeps a connection (`endpoint.py`): one that both give up at once loses a request."""
+_DEFAULTS: dict[str, JsonValue] = {
+    "logprobs-mode": "processed_logprobs", "enable-auto-tool-choice": True, "tool-call-parser": "hermes",
+}  # fmt: skip
+"""Log-probabilities of what was sampled from: after temperature and top-p, not before. Without a parser of calls, vLLM
+refuses every request with tools."""
+
+_CPU_DEFAULTS = {"VLLM_CPU_KVCACHE_SPACE": "4", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+"""On CPUs a server would take nine tenths of the memory, and all servers of a machine the same cores."""
+_LORA_DEFAULTS: dict[str, JsonValue] = {"max-loras": 2, "max-cpu-loras": 4}
+"""With one alone, requests for the newest adapter would wait until those for the one before it are over."""
 
 
 class Place(Record, frozen=True):
@@ -68,33 +80,27 @@ def server_command(
 ) -> ServerCommand:
     """The command line and the environment of one server; `env` is that of this process.
 
-    `folder`: newer weights than those of `ckpt_path`. What a trainer did not write beside them is taken from there.
+    `folder`: what it is started on, where that is not `ckpt_path`.
     """
     if not config.ckpt_path:
         raise ConfigError("ckpt_path is empty; name the folder of the model to serve (--ckpt-path DIR)")
     given = {flag_name(name) for name in config.vllm_params}
-    ours = {name: value for name, value in _DEFAULTS.items() if name not in given}
+    defaults = _DEFAULTS | (_LORA_DEFAULTS if config.enable_lora and not given & _LORA_DEFAULTS.keys() else {})
+    ours = {name: value for name, value in defaults.items() if name not in given}
     words = [
         *find_vllm(config.vllm_command, env, built), "serve", str(folder or config.ckpt_path), f"--uds={place.socket}",
         f"--served-model-name={config.served_name}", *flag_words(dict(ours)),
-        *(["--enable-lora"] if config.enable_lora else []), *_borrowed(config.ckpt_path, folder, given),
-        *flag_words(config.vllm_params),
+        *(["--enable-lora"] if config.enable_lora else []), *flag_words(config.vllm_params),
     ]  # fmt: skip
     return ServerCommand(words=tuple(words), env=_environment(config, place, env))
-
-
-def _borrowed(ckpt_path: str, folder: Path | None, given: Collection[str]) -> list[str]:
-    """Flags for what is not in a folder with weights alone, and is not told otherwise."""
-    files = {"hf-config-path": "config.json", "tokenizer": "tokenizer_config.json"}
-    missing = [flag for flag, name in files.items() if folder is not None and not (folder / name).exists()]
-    return [f"--{flag}={ckpt_path}" for flag in missing if flag not in given]
 
 
 def _environment(config: ModelPoolConfig, place: Place, env: Mapping[str, str]) -> dict[str, str]:
     found = {name: value for name, value in env.items() if name != "VLLM_API_KEY"}  # nobody would send it
     if len(f"{place.scratch}/{uuid.uuid4()}") <= LONGEST_SOCKET_PATH:  # else where vLLM itself would have them
         found["VLLM_RPC_BASE_PATH"] = str(place.scratch)
-    found |= {"VLLM_NO_USAGE_STATS": "1", **config.env}
+    found = _CPU_DEFAULTS | found | {"VLLM_NO_USAGE_STATS": "1", "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": _KEEP_ALIVE_S}
+    found |= config.env
     if place.gpu is not None:
         found["CUDA_VISIBLE_DEVICES"] = place.gpu
     if config.base_port:

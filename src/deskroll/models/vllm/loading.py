@@ -67,20 +67,20 @@ class Loader:
     async def begin(self, server: Has, url: str, proof: Proof) -> None:
         """The server is started; it gets its adapter, where there is one."""
         self._server, self._url, self._proof = server, url, proof
-        if self.holds.kind is CheckpointKind.ADAPTER:
+        if self._config.enable_lora:
             await self._load(self.holds, None)
 
     async def catch_up(self, checkpoint: Checkpoint) -> None:
         """Get other weights before anything was granted."""
-        if checkpoint.kind is CheckpointKind.ADAPTER:
+        if self._config.enable_lora:
             await self._load(checkpoint, None)
         else:
-            await self._reload(checkpoint, RefreshMode.DRAIN)
+            await self._reload(checkpoint, RefreshMode.DRAIN, lambda: False)
         self.holds = checkpoint
 
     async def renew(self, checkpoint: Checkpoint, is_there: Callable[[], bool]) -> None:
         """Get other weights while requests go on; `is_there`: whether the router still knows the server."""
-        if checkpoint.kind is CheckpointKind.ADAPTER:
+        if self._config.enable_lora:
             await self._load(checkpoint, await self._unlike(checkpoint))
             self.holds = checkpoint
             if is_there():
@@ -91,9 +91,7 @@ class Loader:
             return
         if self._config.refresh is RefreshMode.DRAIN:
             await self._router.drain(self._url)
-        else:
-            self._router.hold(self._url)
-        await self._reload(checkpoint, self._config.refresh)
+        await self._reload(checkpoint, self._config.refresh, is_there)
         self.holds = checkpoint
         if is_there():
             self._router.ready(self._url, model=self.model, version=self.version)
@@ -102,9 +100,17 @@ class Loader:
         """Whether its server is of no use any more: all but one that did not take an adapter, and serves as before."""
         return not (self._config.enable_lora and isinstance(failed, RefreshFailed) and not failed.touched)
 
-    async def _reload(self, checkpoint: Checkpoint, mode: RefreshMode) -> None:
+    async def _reload(self, checkpoint: Checkpoint, mode: RefreshMode, is_there: Callable[[], bool]) -> None:
+        def hold() -> None:
+            if is_there():
+                self._router.hold(self._url)
+
+        def tell() -> None:  # an open request that ends from now on has an end by these weights
+            if is_there():
+                self._router.serve(self._url, version_text(checkpoint))
+
         try:
-            await refresh(self._control, checkpoint, mode, model=self._config.served_name)
+            await refresh(self._control, checkpoint, mode, model=self._config.served_name, pausing=hold, changed=tell)
         except RefreshFailed as failed:
             # Asked only now: it reads all of both.
             if failed.step is not RefreshStep.PROVE or not await _are_same(self.holds, checkpoint):
@@ -112,8 +118,8 @@ class Loader:
 
     async def _load(self, checkpoint: Checkpoint, unlike: Proof | None) -> None:
         name = self._config.served_name
-        if checkpoint.version in self._adapters:  # somebody goes back to one that is there still
-            return
+        if checkpoint.kind is CheckpointKind.FULL or checkpoint.version in self._adapters:
+            return  # somebody goes back to what is there still
         self._proof = await load_adapter(self._control, checkpoint, name, unlike=unlike)
         self._adapters[checkpoint.version] = adapter_name(name, checkpoint.version)
 

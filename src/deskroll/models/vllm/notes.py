@@ -5,6 +5,7 @@
     note.json
     http                          the unix socket that it listens on
     rpc/                          sockets of its processes among each other
+    model/                        links to weights and to what was not written beside them (`folder.py`)
   logs/<id>.log                   what it printed; kept, the newest of them
 """
 

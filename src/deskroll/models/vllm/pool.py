@@ -35,6 +35,7 @@ from deskroll.models.vllm.replica import Replica, ReplicaState, Starter
 from deskroll.models.vllm.status import CheckpointInfo, PoolStatus, Reloaded
 from deskroll.models.vllm.supply import Supply
 from deskroll.models.weights.checkpoint import Checkpoint
+from deskroll.models.weights.refusal import CheckpointRefused, Refusal
 from deskroll.types import Completion
 
 _log = logging.getLogger(__name__)
@@ -80,9 +81,9 @@ class ModelServicePool:
             settings = ModelSettings(name=self.config.served_name, pool=str(self._listen))
             stack.push_async_callback(self._end_servers)
             for number in range(self.config.replicas):
-                replica = Replica(number, self.config, self._router, make, self._tell)
+                replica = Replica(number, self.config, self._supply, self._router, make, self._tell)
                 self._replicas.append(replica)
-                self._lives[number] = asyncio.create_task(replica.run(self._wanted), name=f"model server {number}")
+                self._lives[number] = asyncio.create_task(replica.run(), name=f"model server {number}")
             self._client = await stack.enter_async_context(OpenAIModel(settings))
             if self._supply.is_watched:
                 supervisor = Supervisor()
@@ -134,7 +135,7 @@ class ModelServicePool:
 
     def checkpoint_info(self) -> CheckpointInfo:
         """What is served."""
-        served = self._wanted()
+        served = self._supply.served
         return CheckpointInfo(
             path=str(served.path), version=version_text(served), kind=served.kind, refused=self._supply.refused
         )
@@ -173,23 +174,23 @@ class ModelServicePool:
 
     # --- the machinery ---
 
-    def _wanted(self) -> Checkpoint:
-        return self._supply.served
-
     async def _move(self, new: Checkpoint) -> Reloaded:
-        """Bring weights to all servers, some at a time."""
+        """Bring weights to all servers, some at a time; where none takes them: `CheckpointRefused`, told by then."""
         before = self._supply.served
         self._supply.serve(new)
         at_a_time = self.config.rolling or len(self._replicas)
         for first in range(0, len(self._replicas), at_a_time):
-            some = self._replicas[first : first + at_a_time]
-            if not all(await asyncio.gather(*(replica.renew(new) for replica in some))):
-                self._supply.take_back(new, before)
-                raise ModelError(f"version {new.version} in {new.path} is not served: no server takes it")
+            await self._renew(self._replicas[first : first + at_a_time])
+            if self._supply.served is not new:
+                await self._renew(self._replicas)  # one may have them by now
+                raise CheckpointRefused(Refusal.NOT_LOADED, self._supply.refused, file=str(new.path))
         went_back = new.version < before.version
         if went_back:
             self._tell(f"went back from version {before.version} to {new.version}")
         return Reloaded(changed=True, checkpoint=self.checkpoint_info(), went_back=went_back)
+
+    async def _renew(self, replicas: Sequence[Replica]) -> None:
+        await asyncio.gather(*(replica.renew(self._supply.served) for replica in replicas))
 
     async def _watch(self) -> None:
         """Look for newer weights again and again; what goes wrong is told once."""
@@ -199,6 +200,8 @@ class ModelServicePool:
             try:
                 await self.load_latest_model()
                 told = ""
+            except CheckpointRefused:
+                told = ""  # by whoever refused it
             except DeskrollError as error:
                 if str(error) != told:
                     told = str(error)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from deskroll.models.vllm.command import Place, ServerCommand, find_vllm, server_command
 from deskroll.models.vllm.config import ModelPoolConfig
+from deskroll.models.vllm.folder import complete_folder
 from deskroll.models.vllm.notes import ServerNotes
 from deskroll.models.vllm.replica import Starter
 from deskroll.models.vllm.server import VLLMServer
@@ -19,7 +20,8 @@ def vllm_starter(config: ModelPoolConfig, env: Mapping[str, str], gpus: int) -> 
 
     def make(number: int, folder: Path) -> VLLMServer:
         def command(place: Place) -> ServerCommand:
-            return server_command(config, place, env, None if folder == Path(config.ckpt_path) else folder)
+            model = place.scratch.with_name("model")
+            return server_command(config, place, env, complete_folder(folder, Path(config.ckpt_path), model))
 
         return VLLMServer(
             notes, command, model=config.served_name, start_timeout=config.start_timeout, number=number,

@@ -1,8 +1,9 @@
 """Replica: one place in a pool: a server, and another one after it has died or could not be refreshed.
 
-Guarantees: the router asks its server only while that answers with the weights that the pool wants (`wanted`); a server
-that ends, or of which nobody knows what is in it, is stopped whole before the next one is started; after too many
-deaths it is given up, and says why.
+Guarantees: the router asks its server only while that answers with the weights that the pool wants
+(`supply.served`); a server that ends, or of which nobody knows what is in it, is stopped whole before the next one is
+started; after too many deaths it is given up, and says why. A start that may have failed for the weights' sake is no
+death.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from deskroll.models.vllm.config import ModelPoolConfig
 from deskroll.models.vllm.loading import Loader
 from deskroll.models.vllm.server import ServerDied
 from deskroll.models.vllm.status import ReplicaStatus
+from deskroll.models.vllm.supply import Supply
 from deskroll.models.weights.checkpoint import Checkpoint
 from deskroll.models.weights.proof import Control, Proof
+from deskroll.models.weights.refresh import RefreshMode
 
 
 class ModelServer(Protocol):
@@ -71,12 +74,19 @@ class Replica:
     """`run` it in a task; cancelled, it leaves nothing."""
 
     def __init__(
-        self, number: int, config: ModelPoolConfig, router: Router, make: Starter, tell: Callable[[str], None]
+        self,
+        number: int,
+        config: ModelPoolConfig,
+        supply: Supply,
+        router: Router,
+        make: Starter,
+        tell: Callable[[str], None],
     ) -> None:
         self.number = number
         self.state = ReplicaState.STARTING
         self.last_error = ""
         self._config = config
+        self._supply = supply
         self._router = router
         self._make = make
         self._tell = tell
@@ -84,6 +94,8 @@ class Replica:
         self._loader: Loader | None = None
         self._broken: asyncio.Future[DeskrollError] | None = None
         """Done when its server must be replaced, with the reason; that is no death of its own."""
+        self._trying: Checkpoint | None = None
+        """What its server is to come up with; None: it is up."""
         self._deaths: deque[float] = deque()
         self._died = 0
         self._changed = asyncio.Condition()
@@ -100,45 +112,51 @@ class Replica:
             log="" if self._server is None else str(self._server.log),
         )  # fmt: skip
 
-    async def run(self, wanted: Callable[[], Checkpoint]) -> None:
+    async def run(self) -> None:
         """Have a server with the weights that are wanted, until it is given up."""
         try:
-            await self._run(wanted)
+            await self._run()
         except Exception as error:  # whoever waits for it is told, and whoever ends the pool gets it
             self.last_error = f"{type(error).__name__}: {error}"
             await self.become(ReplicaState.GIVEN_UP)
             raise
 
-    async def _run(self, wanted: Callable[[], Checkpoint]) -> None:
+    async def _run(self) -> None:
         while self.state is ReplicaState.STARTING:
-            end = await self._live(wanted)
+            end = await self._live()
             self.last_error = str(end)
             asked_to = self._broken is not None and self._broken.done()
-            over = not asked_to and self._is_too_much(running_time())
+            over = not (asked_to or self._is_of_weights(end)) and self._is_too_much(running_time())
             await self.become(ReplicaState.GIVEN_UP if over else ReplicaState.STARTING)
             so = f"given up after {len(self._deaths)} deaths within {self._config.restarts.within:g} s"
             self._tell(f"server {self.number}: {end}\n{so if over else 'it is started again'}")
 
-    async def renew(self, checkpoint: Checkpoint) -> bool:
+    def _is_of_weights(self, end: DeskrollError) -> bool:
+        """Whether its server did not come up, perhaps for what it was to come up with."""
+        return self._trying is not None and self._supply.note_failed(self._trying, str(end))
+
+    async def renew(self, checkpoint: Checkpoint) -> None:
         """Bring weights into its server, where it is up (one that starts comes up with what is wanted by then).
 
-        Returns once it is up again, perhaps as another server; False: it refused them, or was given up.
+        Returns once it is up again, perhaps as another server, and perhaps with what was served before: the supply
+        says what is served by now.
         """
         server, loader, broken = self._server, self._loader, self._broken
         if self.state is not ReplicaState.UP or server is None or loader is None or broken is None:
-            return True
+            return
+        if loader.holds is checkpoint:
+            return
         try:
             await loader.renew(checkpoint, lambda: self._server is server)
+            self._supply.note_up(loader.holds)
         except DeskrollError as failed:
-            if not loader.must_restart(failed):
-                self._tell(f"server {self.number}: {failed}; the old weights go on")
-                return False
+            if not loader.must_restart(failed) and self._supply.take_back(checkpoint, str(failed)):
+                return
             if not broken.done():
                 broken.set_result(failed)
             async with self._changed:
                 await self._changed.wait_for(lambda: self._server is not server)
-        # It may have died meanwhile, which says nothing of the weights.
-        return await self.settled() is not ReplicaState.GIVEN_UP
+        await self.settled()  # it may have died meanwhile, which says nothing of the weights
 
     async def settled(self) -> ReplicaState:
         """Wait until it is up, or will not be."""
@@ -165,20 +183,27 @@ class Replica:
             self._deaths.popleft()
         return len(self._deaths) > self._config.restarts.most
 
-    async def _live(self, wanted: Callable[[], Checkpoint]) -> DeskrollError:
+    def _endpoint(self, url: str) -> Server:
+        keeps = self._config.refresh is RefreshMode.KEEP and not self._config.enable_lora
+        return Server(url=url, model=self._config.served_name, keeps=keeps, takes_sessions=True)
+
+    async def _live(self) -> DeskrollError:
         """One server, from its start to its end; why it ended."""
-        checkpoint = wanted()
-        loader = Loader(self._config, self._router, checkpoint)
+        self._trying = self._supply.served
+        loader = Loader(self._config, self._router, self._trying)
         server = self._make(self.number, loader.folder)
         server.reserve()
         url = server.url
         try:
-            self._router.add(Server(url=url, model=self._config.served_name), starting=True)
+            self._router.add(self._endpoint(url), starting=True)
             self._server, self._loader = server, loader
             self._broken = asyncio.get_running_loop().create_future()
             await loader.begin(server, url, await server.start())
-            while loader.holds is not (newest := wanted()):  # they came while it started
-                await loader.catch_up(newest)
+            while loader.holds is not self._supply.served:  # others came while it started
+                self._trying = self._supply.served
+                await loader.catch_up(self._trying)
+            self._supply.note_up(loader.holds)
+            self._trying = None
             self._router.ready(url, model=loader.model, version=loader.version)
             await self.become(ReplicaState.UP)
             ends: tuple[asyncio.Future[Any], ...] = (server.died, self._broken)

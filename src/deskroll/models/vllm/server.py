@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,7 +28,10 @@ _HEALTH_S = 10.0
 _GRACE_S = 10.0
 """For how long a server may end by itself."""
 _LAST_LINES = 15
-_LAST_BYTES = 16_384
+_LAST_BYTES = 65_536
+_LONGEST_ERROR = 600
+_ERROR = re.compile(r"(?:^|[\])] +)([A-Za-z_.]*(?:Error|Exception): .+)$")
+"""The line of a traceback that says what went wrong, also where vLLM has put its own words before it."""
 
 
 class ServerDied(ModelError):
@@ -163,13 +167,20 @@ class VLLMServer:
 
     def last_lines(self) -> str:
         """The end of its log."""
+        return "\n".join(plain(line) for line in self._end_of_log()[-_LAST_LINES:])
+
+    def _end_of_log(self) -> list[str]:
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _LAST_BYTES))
-                text = file.read().decode(errors="replace")
+                return file.read().decode(errors="replace").splitlines()
         except OSError:
-            return ""
-        return "\n".join(plain(line) for line in text.splitlines()[-_LAST_LINES:])
+            return []
+
+    def _first_error(self) -> str:
+        """Of a server that never was ready, what it said first: its last lines only say that there was something."""
+        found = (_ERROR.search(line) for line in self._end_of_log()) if self.ready_s is None else ()
+        return next((f": {plain(error[1], _LONGEST_ERROR)}" for error in found if error), "")
 
     async def _launch(self) -> None:
         command = self._make(self._placed)
@@ -196,7 +207,7 @@ class VLLMServer:
     def _died(self, how: str) -> ServerDied:
         last = self.last_lines()
         lines = f"; the end of {self.log}:\n{last}" if last else f"; {self.log} is empty"
-        return ServerDied(f"model server {self.id} ({self.model}) {how}{lines}")
+        return ServerDied(f"model server {self.id} ({self.model}) {how}{self._first_error()}{lines}")
 
     async def _until_ready(self) -> Proof:
         try:

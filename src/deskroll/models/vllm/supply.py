@@ -1,4 +1,8 @@
-"""Supply: the weights that a pool serves, and where newer ones come from."""
+"""Supply: the weights that a pool serves, and where newer ones come from.
+
+Guarantees: weights that no server has come up with yet, and with which servers fail again and again, are taken back and
+told once; what was served before them goes on.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +20,12 @@ from deskroll.models.weights.checkpoint import (
     check_same_tensors,
     read_checkpoint,
 )
-from deskroll.models.weights.refusal import CheckpointRefused
+from deskroll.models.weights.refusal import CheckpointRefused, Refusal
 from deskroll.models.weights.source import FolderSource, Source, open_source
 from deskroll.models.weights.watch import WeightsWatch
+
+_STARTS = 2
+"""So many starts with weights that no server has come up with yet: the first may fail for the machine's sake."""
 
 
 class Supply:
@@ -31,6 +38,10 @@ class Supply:
         """Why weights were refused last."""
         self._kind = kind
         self._tell = tell
+        self._good = base
+        """What a server has come up with, or what the pool was told to serve."""
+        self._failed = 0
+        """Starts with what is to be served since then."""
         self._watch = WeightsWatch(source, base, self._note, kind) if source is not None else None
 
     @classmethod
@@ -69,20 +80,44 @@ class Supply:
     def serve(self, checkpoint: Checkpoint) -> None:
         """These are wanted from now on."""
         self.served = checkpoint
+        self._failed = 0
         if self._watch is not None:
             self._watch.serve(checkpoint)
 
-    def take_back(self, refused: Checkpoint, before: Checkpoint) -> None:
-        """No server took these: what was served goes on."""
-        self.served = before
-        self.refused = f"version {refused.version} in {refused.path}: no server takes it"
-        if self._watch is not None:
-            self._watch.served = before
-            self._watch.refuse(refused)
+    def note_up(self, checkpoint: Checkpoint) -> None:
+        """A server is up with these."""
+        if checkpoint is self.served:
+            self._good = checkpoint
+
+    def note_failed(self, checkpoint: Checkpoint, why: str) -> bool:
+        """A server did not come up with these; whether that may be their fault, since none has come up with them."""
+        if checkpoint is self._good:
+            return False
+        if checkpoint is self.served:
+            self._failed += 1
+            if self._failed >= _STARTS:
+                self.take_back(checkpoint, why)
+        return True
+
+    def take_back(self, refused: Checkpoint, why: str) -> bool:
+        """These cannot be served: what was served goes on. False: a server is up with them, so they can."""
+        if refused is self._good:
+            return False
+        if refused is self.served:
+            self.served = good = self._good
+            if self._watch is not None:
+                self._watch.take_back(refused, good)
+            what = f"version {refused.version} in {refused.path}: no server takes it: {why}"
+            self._note(CheckpointRefused(Refusal.NOT_LOADED, what, file=str(refused.path)))
+        return True
 
     def _note(self, refused: CheckpointRefused) -> None:
         self.refused = str(refused)
-        self._tell(f"refused, and the old weights go on: {refused}")
+        self._tell(f"refused, and {_shown(self.served)} goes on: {refused}")
+
+
+def _shown(checkpoint: Checkpoint) -> str:
+    return f"version {checkpoint.version}" if checkpoint.version >= 0 else str(checkpoint.path)
 
 
 def _open_source(config: ModelPoolConfig) -> Source | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 from pydantic import JsonValue
@@ -85,13 +85,24 @@ _PAUSES = {RefreshMode.DRAIN: "wait", RefreshMode.KEEP: "keep", RefreshMode.ABOR
 
 
 async def refresh(
-    server: Control, checkpoint: Checkpoint, mode: RefreshMode, *, model: str, same_tensors: bool = False
+    server: Control,
+    checkpoint: Checkpoint,
+    mode: RefreshMode,
+    *,
+    model: str,
+    same_tensors: bool = False,
+    pausing: Callable[[], None] = lambda: None,
+    changed: Callable[[], None] = lambda: None,
 ) -> Refreshed:
-    """Bring weights into a server that serves as `model`; `same_tensors`: they hold what is in it already."""
-    work = _Refresh(server, checkpoint)
+    """Bring weights into a server that serves as `model`; `same_tensors`: they hold what is in it already.
+
+    `pausing` is called just before the pause, `changed` in it: what ends before that is of the old weights alone.
+    """
+    work = _Refresh(server, checkpoint, changed)
     begin = time.monotonic()
     try:
         before, again = await ask_proof(server, model), await ask_proof(server, model)
+        pausing()
         paused = time.monotonic()
         await work.change(mode)
         resumed = time.monotonic()
@@ -114,10 +125,11 @@ async def refresh(
 class _Refresh:
     """The requests of one refresh, and how far it is."""
 
-    def __init__(self, server: Control, checkpoint: Checkpoint) -> None:
+    def __init__(self, server: Control, checkpoint: Checkpoint, changed: Callable[[], None]) -> None:
         self.step = RefreshStep.BEFORE
         self._server = server
         self._checkpoint = checkpoint
+        self._changed = changed
 
     async def change(self, mode: RefreshMode) -> None:
         """All between the two answers."""
@@ -134,6 +146,7 @@ class _Refresh:
         await self._post("/reset_encoder_cache")
         self.step = RefreshStep.VERSION
         await self._post("/update_weight_version", json={"new_version": str(self._checkpoint.version)})
+        self._changed()
         self.step = RefreshStep.RESUME
         await self._post("/resume")
 

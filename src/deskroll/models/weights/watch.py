@@ -56,8 +56,9 @@ class WeightsWatch:
         self.served = checkpoint
         self._pass_over(self._before or Look(), newest)
 
-    def refuse(self, refused: Checkpoint) -> None:
-        """Weights that were handed out cannot be served; they are passed over until their files have changed."""
+    def take_back(self, refused: Checkpoint, served: Checkpoint) -> None:
+        """Weights that were handed out cannot be served, and others are; they are passed over until they change."""
+        self.served = served
         for folder in (self._before or Look()).folders:
             if folder.name == refused.path.name:
                 self._refused[folder.name] = folder

@@ -23,6 +23,7 @@ from deskroll.host.supervise import Supervisor
 from deskroll.host.zygote import READY_S
 from deskroll.report.words import counted
 from deskroll.rollout.backends.base import Backend, BackendContext, WorkerStatus
+from deskroll.rollout.backends.placement import choose_worker
 from deskroll.rollout.backends.wire import Setup
 from deskroll.rollout.backends.worker_handle import WorkerHandle
 from deskroll.rollout.backends.zygote import WorkerZygote
@@ -113,12 +114,12 @@ class ProcessBackend(Backend):
             handle.forget(digest)
 
     async def run(self, order: Order) -> Episode | None:
-        """Run one attempt: on the worker that has the least to do, or on one of its own; None: it was given back."""
+        """Run one attempt: on a worker that `choose_worker` names, or on one of its own; None: it was given back."""
         name = (order.key, order.attempt)
         self._waiting.add(name)
         try:
             if not order.isolated:
-                return await self._run_on(await self._idlest(), order)
+                return await self._run_on(await self._free_worker(), order)
             async with self._isolation:
                 return await self._run_alone(order)
         finally:
@@ -175,13 +176,13 @@ class ProcessBackend(Backend):
     def _of(self, key: EpisodeKey, attempt: int) -> WorkerHandle | None:
         return next((handle for handle in self._handles if handle.has(key, attempt)), None)
 
-    async def _idlest(self) -> WorkerHandle:
+    async def _free_worker(self) -> WorkerHandle:
         async with self._changed:
             while True:
                 if self._broken is not None:
                     raise self._broken
                 if shared := [handle for handle in self._handles if not handle.isolated and not handle.gone]:
-                    return min(shared, key=lambda handle: handle.load)
+                    return shared[choose_worker([handle.load for handle in shared])]
                 await self._changed.wait()
 
     async def _start_worker(self, *, isolated: bool = False) -> WorkerHandle:

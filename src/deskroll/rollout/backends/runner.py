@@ -75,6 +75,11 @@ class AttemptRunner:
         except (DeskrollError, TimeoutError) as error:
             _log.warning("%s: not all of its state could be written down: %s", live.order.name, plain(str(error)))
 
+    @property
+    def holds_desktops(self) -> bool:
+        """Whether an attempt has a desktop."""
+        return any(live.desktop for live in self._lives.values())
+
     def vitals(self) -> Vitals:
         """How this process does."""
         return Vitals(ran_s=running_time(), running=len(self._lives), endpoints=self._context.endpoints())

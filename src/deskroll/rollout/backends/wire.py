@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +18,9 @@ from deskroll.rollout.spec import Definition
 from deskroll.types import Episode, EpisodeKey, Failure, Record
 
 LARGEST = 256 * 1024**2
+_HEAD = 4
+_READ = 2**18
+T = TypeVar("T")
 
 
 class Setup(Record, frozen=True, tag="setup"):
@@ -125,6 +129,8 @@ class Beat(Record, frozen=True, tag="beat"):
     """A worker lives, and this is how it does."""
 
     vitals: Vitals
+    busy: float | None = None
+    """Of a core, what its attempts have used since the last one; None: that cannot be told."""
 
 
 class Happened(Record, frozen=True, tag="happened"):
@@ -157,7 +163,7 @@ class Channel:
         """Send one; where the other end is gone, reading tells."""
         data = _encoder.encode(message)
         if not self._writer.is_closing():
-            self._writer.write(len(data).to_bytes(4, "big") + data)
+            self._writer.write(len(data).to_bytes(_HEAD, "big") + data)
 
     async def drain(self) -> None:
         """Wait until the other end has taken most of what was sent."""
@@ -166,24 +172,33 @@ class Channel:
         except (ConnectionError, OSError):
             pass  # reading tells
 
-    async def downward(self) -> AsyncIterator[Downward]:
+    def downward(self) -> AsyncIterator[Downward]:
         """What the coordinator says, until it is gone."""
-        async for data in self._messages():
-            yield _downward.decode(data)
+        return self._messages(_downward)
 
-    async def upward(self) -> AsyncIterator[Upward]:
+    def upward(self) -> AsyncIterator[Upward]:
         """What a worker says, until it is gone."""
-        async for data in self._messages():
-            yield _upward.decode(data)
+        return self._messages(_upward)
 
-    async def _messages(self) -> AsyncIterator[bytes]:
+    async def _messages(self, decoder: msgspec.msgpack.Decoder[T]) -> AsyncIterator[T]:
+        """Several arrive together more often than not: one read for all of them."""
+        buffer, at = bytearray(), 0
         try:
-            while True:
-                size = int.from_bytes(await self._reader.readexactly(4), "big")
-                if size > LARGEST:
-                    return
-                yield await self._reader.readexactly(size)
-        except (asyncio.IncompleteReadError, ConnectionError, OSError):
+            while data := await self._reader.read(_READ):
+                buffer += data
+                while len(buffer) - at >= _HEAD:
+                    size = int.from_bytes(buffer[at : at + _HEAD], "big")
+                    if size > LARGEST:
+                        return
+                    end = at + _HEAD + size
+                    if len(buffer) < end:
+                        break
+                    message = decoder.decode(buffer[at + _HEAD : end])
+                    at = end
+                    yield message
+                del buffer[:at]
+                at = 0
+        except (ConnectionError, OSError):
             return
 
     async def close(self) -> None:

@@ -19,6 +19,7 @@ import uvloop
 
 from deskroll.errors import ConfigError, DeskrollError, StoreError
 from deskroll.events import WorkerLogged
+from deskroll.rollout.backends.busy import BusyMeter
 from deskroll.rollout.backends.runner import AttemptRunner
 from deskroll.rollout.backends.wire import (
     Beat,
@@ -156,8 +157,11 @@ class _Worker:
             os._exit(70)
 
     async def _beat(self, channel: Channel, runner: AttemptRunner) -> None:
+        meter = BusyMeter()
         while True:
-            channel.send(Beat(vitals=runner.vitals()))
+            busy = meter.read()
+            # Attempts that hold desktops are dear: they are kept apart, however little they use.
+            channel.send(Beat(vitals=runner.vitals(), busy=None if runner.holds_desktops else busy))
             await asyncio.sleep(BEAT_S)
 
 

@@ -17,6 +17,7 @@ from deskroll.errors import BackendLost, ConfigError, DeskrollError, StoreError,
 from deskroll.events import Event
 from deskroll.host.supervise import lost_work
 from deskroll.rollout.backends.base import WorkerStatus
+from deskroll.rollout.backends.placement import LoadGauge, WorkerLoad
 from deskroll.rollout.backends.wire import (
     Beat,
     Broken,
@@ -88,6 +89,7 @@ class WorkerHandle:
         self._asked_back: deque[asyncio.Future[int]] = deque()
         """How many attempts come to their end, for each time that it was told to give some back, in order."""
         self._vitals = Vitals()
+        self._gauge = LoadGauge()
         self._heard_out = asyncio.Event()
 
     @classmethod
@@ -109,9 +111,9 @@ class WorkerHandle:
         return bool(self._importing)
 
     @property
-    def load(self) -> int:
-        """How many attempts it was ordered and has not ended."""
-        return len(self._pending)
+    def load(self) -> WorkerLoad:
+        """What it was ordered and has not ended."""
+        return self._gauge.load
 
     async def run(self, order: Order, definition: Definition) -> Episode | None:
         """Have one attempt run to its end; None where it was given back before that."""
@@ -123,9 +125,11 @@ class WorkerHandle:
         pending = self._pending[name] = _Pending(order.spec, asyncio.get_running_loop().create_future())
         if definition.digest not in self._defined:
             self._defined.add(definition.digest)
+            self._gauge.forget()
             self._importing[definition.digest] += 1
             self._channel.send(Define(definition=definition))
         self._channel.send(Run(order=order))
+        self._gauge.count(len(self._pending))
         try:
             return await pending.end
         except asyncio.CancelledError:
@@ -133,6 +137,7 @@ class WorkerHandle:
             raise
         finally:
             self._pending.pop(name, None)
+            self._gauge.count(len(self._pending))
 
     def forget(self, digest: str) -> None:
         """Have it let go of a definition."""
@@ -200,9 +205,10 @@ class WorkerHandle:
                 self._resolve(key, attempt, StoreError(text))
             case Happened(events=events):
                 emit(events)
-            case Beat(vitals=vitals):
+            case Beat(vitals=vitals, busy=busy):
                 self._importing.pop("", None)
                 self._vitals = vitals
+                self._gauge.measure(busy)
             case Broken(message=text, digest=""):
                 self.broken = ConfigError(text)
                 self.lose(self.broken)
@@ -227,7 +233,7 @@ class WorkerHandle:
         return WorkerStatus(
             name=f"worker {self.pid}",
             pid=self.pid,
-            running=self.load,
+            running=len(self._pending),
             vitals=self._vitals,
             rss_mb=self.rss_mb(),
             silent_s=self.silent_s,

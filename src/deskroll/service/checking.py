@@ -1,0 +1,49 @@
+"""Whether a batch can be run at all, before it is taken; and whether all of it was run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from deskroll.errors import InputError
+from deskroll.rollout.loading import check_run
+from deskroll.rollout.preparing import prepare_envs
+from deskroll.service.config import PHASE, ServiceConfig
+from deskroll.store import Index
+from deskroll.store.journal import GroupClosed
+from deskroll.tasks.source import TaskBatch
+from deskroll.types import EpisodeKey, GroupEnd, Task
+
+
+async def find_fault(config: ServiceConfig, batch: TaskBatch, folder: str) -> str:
+    """What is wrong with the tasks of a batch, beside these settings; empty: nothing is.
+
+    Where the settings themselves do not hold any more, that is raised: it is no batch's fault.
+    """
+    try:
+        await asyncio.to_thread(_check, config, batch, Path(folder))
+    except InputError as error:
+        await asyncio.to_thread(check_run, config, [], PHASE)
+        return str(error)
+    return ""
+
+
+def _check(config: ServiceConfig, batch: TaskBatch, folder: Path) -> None:
+    tasks = list(batch.tasks)
+    check_run(config.model_copy(update={"tasks": f"batch {batch.id}"}), tasks, PHASE)
+    prepare_envs(config, tasks, folder)
+
+
+def is_closed(index: Index, round_: int, tasks: Sequence[Task]) -> bool:
+    """Whether every group of a batch is closed for good, and every outcome there."""
+    plan = index.plan(PHASE, round_)
+    return all(task.id in plan and _is_group_closed(index, round_, task, plan[task.id].samples) for task in tasks)
+
+
+def _is_group_closed(index: Index, round_: int, task: Task, samples: int) -> bool:
+    last = index.groups.get((PHASE, round_, task.id))
+    if not isinstance(last, GroupClosed) or last.end in (None, GroupEnd.STOPPED):
+        return False
+    keys = (EpisodeKey(phase=PHASE, round=round_, task=task.id, sample=sample) for sample in range(samples))
+    return all(index.outcome(key) is not None for key in keys)

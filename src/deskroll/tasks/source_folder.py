@@ -1,0 +1,204 @@
+"""FolderSource: a folder in which each .json or .jsonl file is a batch, the oldest first.
+
+Guarantees: a file is read once it has not changed for `rest_ms`, and as one piece: the digest is that of the tasks. Its
+name is its batch's id. Links are not followed, and what is no regular file is bad. A bad one goes to `bad/` in the same
+folder, with what is wrong beside it; nothing else in the folder is touched, and nothing is overwritten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from deskroll.errors import InputError
+from deskroll.host.below import read_below
+from deskroll.tasks.load import parse_tasks
+from deskroll.tasks.reading import is_folder, text_of
+from deskroll.tasks.source import (
+    BAD,
+    SUFFIXES,
+    BadBatch,
+    BatchName,
+    Knows,
+    SourceError,
+    SourceSettings,
+    TaskBatch,
+    check_size,
+    digest_of,
+    most_bytes,
+)
+
+UNREADABLE = "unreadable"
+"""The digest of what nobody can read."""
+Signature = tuple[int, int, int]
+"""What changes when a file does: inode, size, time of the last change."""
+
+
+class _Look(NamedTuple):
+    signature: Signature
+    since: float
+    """Since when it has looked so."""
+
+
+class FolderSource:
+    """See `Source`."""
+
+    def __init__(self, settings: SourceSettings) -> None:
+        self.folder: Path | None = Path(settings.at).absolute()
+        self._folder = self.folder
+        self._settings = settings
+        self._root = Path(settings.root).absolute() if settings.root else None
+        self._rest_s = settings.rest_ms / 1000
+        self._looks: dict[str, _Look] = {}
+        self._dealt: dict[str, Signature] = {}
+        """Files that are there and were dealt with, as they were then."""
+        self._queue: deque[str] = deque()
+        self._unsettled: float | None = None
+        if not is_folder(self._folder):
+            raise InputError(f"source: there is no folder {self._folder}; make it, or name another one")
+
+    @property
+    def waiting(self) -> int:
+        """See `Source`."""
+        return len(self._queue)
+
+    @property
+    def unsettled_s(self) -> float | None:
+        """See `Source`."""
+        return self._unsettled
+
+    async def close(self) -> None:
+        """See `Source`."""
+
+    async def poll(self, knows: Knows) -> TaskBatch | BadBatch | None:
+        """See `Source`."""
+        return await asyncio.to_thread(self._poll, knows)
+
+    async def set_aside(self, bad: BadBatch) -> str:
+        """See `Source`."""
+        return await asyncio.to_thread(self._move, bad)
+
+    def _poll(self, knows: Knows) -> TaskBatch | BadBatch | None:
+        if not self._queue or self._settings.newest_only:
+            self._queue = deque(self._scan())
+        batches = self._read_queue(knows)
+        if not self._settings.newest_only:
+            return next(batches, None)
+        found = list(batches)
+        good = [each for each in found if isinstance(each, TaskBatch)]
+        bad = [each for each in found if isinstance(each, BadBatch)]
+        if bad:  # told one by one: the good ones are found again afterwards
+            for each in (*good, *bad[1:]):
+                self._dealt.pop(each.id, None)
+            return bad[0]
+        if not good:
+            return None
+        passed = tuple(BatchName(id=each.id, digest=each.digest) for each in good[:-1])
+        return TaskBatch(id=good[-1].id, digest=good[-1].digest, tasks=good[-1].tasks, passed=passed)
+
+    def _read_queue(self, knows: Knows) -> Iterator[TaskBatch | BadBatch]:
+        while self._queue:
+            if (batch := self._read(self._queue.popleft(), knows)) is not None:
+                yield batch
+
+    def _scan(self) -> list[str]:
+        """Names of files that are at rest and were not dealt with as they are now, the oldest first."""
+        now, looks, dealt, ready = time.monotonic(), dict[str, _Look](), dict[str, Signature](), list[tuple[int, str]]()
+        self._unsettled = None
+        for name, signature in self._files():
+            if self._dealt.get(name) == signature:
+                dealt[name] = signature
+                continue
+            look = self._looks.get(name)
+            if look is None or look.signature != signature:
+                look = _Look(signature, now)
+            looks[name] = look
+            if (left := look.since + self._rest_s - now) <= 0:
+                ready.append((signature[2], name))
+            else:
+                self._unsettled = min(left, self._unsettled or left)
+        self._looks, self._dealt = looks, dealt
+        return [name for _, name in sorted(ready)]
+
+    def _files(self) -> Iterator[tuple[str, Signature]]:
+        try:
+            with os.scandir(self._folder) as entries:
+                for entry in entries:
+                    if entry.name.startswith(".") or not entry.name.lower().endswith(SUFFIXES):
+                        continue
+                    try:
+                        if not entry.is_dir(follow_symlinks=False):
+                            yield entry.name, _signature(entry.stat(follow_symlinks=False))
+                    except FileNotFoundError:  # gone meanwhile
+                        continue
+        except OSError as error:
+            raise SourceError(f"source: {self._folder} cannot be read: {error.strerror}") from error
+
+    def _read(self, name: str, knows: Knows) -> TaskBatch | BadBatch | None:
+        """One file as a batch; None where it is known, gone, or is being written again."""
+        path, digest = self._folder / name, UNREADABLE
+        signature = self._looks[name].signature
+        try:
+            data = read_below(self._folder, name, most=most_bytes(self._settings) + 1)
+            if _signature(path.lstat()) != signature:
+                return None  # it shows at the next look
+            digest = digest_of(data)
+            self._dealt[name] = signature
+            if knows(BatchName(id=name, digest=digest)):
+                return None
+            check_size(data, self._settings, str(path))
+            tasks = parse_tasks(text_of(data, str(path)), path, root=self._root)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._dealt[name] = signature
+            return BadBatch(id=name, digest=digest, error=f"{path}: it cannot be read: {error.strerror or error}")
+        except InputError as error:
+            return BadBatch(id=name, digest=digest, error=str(error))
+        return TaskBatch(id=name, digest=digest, tasks=tuple(tasks))
+
+    def _move(self, bad: BadBatch) -> str:
+        """Move a file to `bad/`, if it still is the one that is bad."""
+        path = self._folder / bad.id
+        if not self._is_still(path.name, bad.digest):
+            return ""
+        folder = self._folder / BAD
+        try:
+            folder.mkdir(exist_ok=True)
+            target = _free(folder, path.name)
+            path.rename(target)
+            if not self._is_still(f"{BAD}/{target.name}", bad.digest):  # another one came at that very moment
+                target.rename(path)
+                return ""
+            target.with_name(f"{target.name}.error").write_text(f"{bad.error}\n", encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise SourceError(f"{path} cannot be set aside in {folder}: {error.strerror}; it is left there") from error
+        self._dealt.pop(path.name, None)
+        return str(target)
+
+    def _is_still(self, name: str, digest: str) -> bool:
+        try:
+            data = read_below(self._folder, name, most=most_bytes(self._settings) + 1)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return digest == UNREADABLE
+        return digest_of(data) == digest
+
+
+def _signature(stat: os.stat_result) -> Signature:
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _free(folder: Path, name: str) -> Path:
+    """A name in a folder that nothing has yet."""
+    path, number = folder / name, 1
+    while os.path.lexists(path):
+        number += 1
+        path = folder / f"{number}-{name}"
+    return path

@@ -1,0 +1,211 @@
+"""The service loop: batches are polled, run in their rounds, finished by a restart; bad ones are set aside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from deskroll.errors import ConfigError, InputError
+from deskroll.rollout.service_status import ServiceStatus
+from deskroll.service.config import load_service
+from deskroll.service.loop import Service
+from deskroll.service.stream import GroupStream
+from deskroll.store.journal import GroupClosed, Reopened, Sealed
+from tests.models.weights.files import one_file
+from tests.rollout.conftest import until
+from tests.service.conftest import Services
+
+SCRIPTED_VLLM = Path(__file__).parents[1] / "models" / "vllm" / "scripted_vllm.py"
+SLOW = "latency: 1000\nreplies:\n  - turns: [{text: '42'}]\n"
+FAST = "replies:\n  - turns: [{text: '42'}]\n"
+
+
+def part(service: Service) -> ServiceStatus:
+    """What a service says of itself, as `deskroll status` has it."""
+    found = service.runtime.status().service
+    assert found is not None
+    return found
+
+
+async def test_each_batch_is_a_round_and_it_ends_after_so_many(services: Services) -> None:
+    services.drop("one.json", "a", "b")
+    services.drop("two.json", "a")
+    await services.run(max_batches=2, group_size=2)
+    run = services.read()
+    assert {(round_, task): each.score.value for (round_, task), each in services.outcomes().items()} == {
+        (0, "a"): 1.0, (0, "b"): 1.0, (1, "a"): 1.0,
+    }  # fmt: skip
+    assert len(run.outcomes()) == 6
+    assert len(list(run.records(GroupClosed))) == 3
+    ledger = [json.loads(line) for line in (services.folder / "results/service/batches.jsonl").read_text().splitlines()]
+    assert [each["id"] for each in ledger if each["type"] == "taken"] == ["one.json", "two.json"]
+    services.drop("three.json", "c")
+    await services.run(max_batches=2, group_size=2)
+    assert len(services.outcomes()) == 3, "it has had its two batches"
+
+
+async def test_batches_that_come_later_are_run_and_shown(services: Services) -> None:
+    async with services.running() as service:
+        await until(lambda: part(service).next_poll is not None, "it waits")
+        assert service.runtime.status().limit == "the source: no new batch is there"
+        services.drop("one.json", "a", "b")
+        await until(lambda: part(service).done == 1, "it is done")
+        services.drop("two.json", "a", "b")
+        await until(lambda: part(service).done == 2, "it is done")
+        status = part(service)
+        assert (status.running, status.bad, status.draining, status.trouble) == ((), 0, False, "")
+
+
+async def test_a_batch_that_cannot_be_run_is_set_aside_and_stops_nothing(services: Services) -> None:
+    services.drop("odd.json", "a", env="no-such-env")
+    (services.inbox / "torn.json").write_text("[")
+    services.drop("good.json", "a")
+    async with services.running() as service:
+        await until(lambda: (part(service).done, part(service).bad) == (1, 2), "all three were seen")
+        errors = {each.id: each.error for each in part(service).last_bad}
+        assert "batch odd.json: task 'a': env is 'no-such-env'" in errors["odd.json"]
+        assert "it is not valid JSON" in errors["torn.json"]
+    assert sorted(path.name for path in (services.inbox / "bad").iterdir()) == [
+        "odd.json", "odd.json.error", "torn.json", "torn.json.error",
+    ]  # fmt: skip
+    (services.inbox / "bad" / "odd.json").rename(services.inbox / "odd.json")
+    async with services.running() as service:
+        await until(lambda: part(service).bad == 3, "what is put back is looked at again")
+        assert part(service).done == 1
+
+
+async def test_it_drains_what_it_has_taken(services: Services) -> None:
+    services.script("latency: 0.3\nreplies:\n  - turns: [{text: '42'}]\n")
+    services.drop("one.json", *"abcdef")
+    async with services.running(num_rollouts=2) as service:
+        await until(lambda: service.runtime.status().in_flight, "it runs")
+        service.stop()
+        services.drop("two.json", "x")
+        assert "1 batch with" in await service.farewell()
+        await until(lambda: part(service).done == 1, "it is through")
+    assert sorted(task for _, task in services.outcomes()) == [*"abcdef"]
+    async with services.running() as service:
+        await until(lambda: part(service).done == 2, "the other one is found by the next start")
+
+
+async def test_what_a_start_left_is_finished_by_the_next_one_whatever_became_of_its_file(services: Services) -> None:
+    services.script(SLOW)
+    services.drop("one.json", "a", "b")
+    services.drop("two.json", "c")
+    async with services.running(num_rollouts=1) as service:  # so the second batch is not asked for yet
+        await until(lambda: service.runtime.status().in_flight == 1, "it runs")
+        service.stop(now=True)
+    assert services.outcomes() == {}
+    for name in ("one.json", "two.json"):
+        (services.inbox / name).unlink()
+    services.script(FAST)
+    async with services.running(num_rollouts=2) as service:
+        await until(lambda: part(service).done == 1, "it is finished")
+    assert sorted(services.outcomes()) == [(0, "a"), (0, "b")]
+    assert list(services.read().records(Reopened)) == []
+    stream = GroupStream(services.folder / "results", "trainer", follow=False)
+    assert sorted([group.task async for group in stream]) == ["a", "b"]
+    await stream.close()
+
+
+async def test_a_batch_that_was_begun_keeps_its_settings_unless_forced(services: Services) -> None:
+    services.script("latency: 0.5\nreplies:\n  - turns: [{text: '42'}]\n")
+    services.drop("one.json", "a", "b")
+    async with services.running(num_rollouts=1) as service:
+        await until(lambda: service.runtime.status().standing.done == 1, "one of two is done")
+        service.stop(now=True)
+    services.drop("two.json", "c")
+    with pytest.raises(InputError, match=r"limits.max_turns was 50 and is 7"):
+        await services.run(limits={"max_turns": 7}, max_batches=2)
+    await services.run(limits={"max_turns": 7}, max_batches=2, force=True)
+    assert sorted(services.outcomes()) == [(0, "a"), (0, "b"), (1, "c")]
+
+
+async def test_a_source_that_cannot_be_polled_is_told_and_polled_again(services: Services) -> None:
+    async with services.running() as service:
+        await until(lambda: part(service).next_poll is not None, "it waits")
+        services.inbox.rename(services.folder / "elsewhere")
+        await until(lambda: part(service).trouble, "it is seen")
+        assert "cannot be read" in part(service).trouble
+        services.inbox.mkdir()
+        services.drop("one.json", "a")
+        await until(lambda: part(service).done == 1, "it goes on")
+        assert part(service).trouble == ""
+
+
+async def test_it_stops_when_its_budget_is_used_up(services: Services) -> None:
+    services.drop("one.json", *(f"t{n}" for n in range(20)))
+    price = {"price": {"input": 1e6, "output": 1e6}}
+    model = {"name": f"scripted:{services.folder / 'answers.yaml'}", **price}
+    async with Service.open(services.config(model=model, limits={"run_cost_usd": 100}, num_rollouts=1)) as service:
+        await asyncio.wait_for(service.run(), 90)
+        assert "run_cost_usd" in service.runtime.used_up
+    assert 0 < len(services.outcomes()) < 20
+
+
+async def test_only_the_newest_batch(services: Services) -> None:
+    for name in ("one.json", "two.json", "three.json"):
+        services.drop(name, name)
+    async with services.running(source={"at": str(services.inbox), "rest_ms": 0, "newest_only": True}) as service:
+        await until(lambda: part(service).done == 1, "the newest is done")
+        assert part(service).passed == 2
+    assert [task for _, task in services.outcomes()] == ["three.json"]
+
+
+async def test_its_own_models_have_the_newest_weights_before_each_batch(services: Services) -> None:
+    weights = services.folder / "weights"
+    first = one_file(weights / "step_1", fill=1)
+    models = {
+        "ckpt_path": str(first), "vllm_command": [sys.executable, str(SCRIPTED_VLLM)], "gpus": "none",
+        "weights": {"source": str(weights), "poll": 3600},
+    }  # fmt: skip
+    services.drop("one.json", "a")
+    async with services.running(models=models, model={}) as service:
+        await until(lambda: part(service).done == 1, "the first is done")
+        assert part(service).version == "1"
+        one_file(weights / "step_2", fill=2)
+        (weights / "step_2" / "READY").touch()
+        services.drop("two.json", "b")
+        await until(lambda: part(service).done == 2, "the second is done")
+        assert part(service).version == "2"
+    found = services.outcomes()
+    assert (found[0, "a"].versions, found[1, "b"].versions) == (("1",), ("2",))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "says"),
+    [
+        (("env=math",), "source is empty"),
+        (("source=inbox", "tasks=t.jsonl"), "tasks is for a run over one list of tasks"),
+        (("source=inbox", "run_id=''"), "a service has a name"),
+        (("source=inbox", "output_dir=s3://bucket/x"), "name a folder"),
+        (("source=inbox", "backoff_max_ms=10"), "less than backoff_ms"),
+        (("source=inbox", "listen=unix:/tmp/x"), "write HOST:PORT"),
+        (
+            ("source=inbox", "models.ckpt_path=x", "model.base_url=http://h/v1"),
+            "only one of them says where the model is",
+        ),
+        (("source=inbox", "source.rest=1"), "there is no such field"),
+    ],
+)
+def test_what_is_wrong_with_settings_is_said(overrides: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load_service(None, overrides)
+
+
+async def test_two_services_do_not_share_a_folder(services: Services) -> None:
+    async with services.running():
+        with pytest.raises(InputError, match="is live, in process"):
+            async with Service.open(services.config()):
+                pass
+
+
+async def test_a_record_of_every_outcome_is_sealed_once(services: Services) -> None:
+    services.drop("one.json", *"abc")
+    for _ in range(3):
+        await services.run(max_batches=1)
+    assert sorted(each.episode.key.task for each in services.read().records(Sealed)) == [*"abc"]
