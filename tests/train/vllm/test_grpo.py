@@ -186,11 +186,11 @@ async def test_one_that_is_killed_goes_on_from_what_it_saved(models: Path, tmp_p
         await trainer.step(batch(2, say()))
 
 
-@pytest.mark.parametrize("model", ["text", "tied"])
-def test_it_keeps_the_contract(models: Path, model: str) -> None:
+@pytest.mark.parametrize(("model", "checks"), [("text", "trainer or plugin"), ("tied", "goes_on")])
+def test_it_keeps_the_contract(models: Path, model: str, checks: str) -> None:
     more = (
         "--plugin-options", json.dumps({"threads": 1}), "--plugin-checkpoint", str(models / model),
-        "-o", f"timeout={10 * PATIENCE_S}",
+        "-o", f"timeout={10 * PATIENCE_S}", "-k", checks,
     )  # fmt: skip
     code, said = suite("trainer", "grpo-local", more=more, env={"PATH": f"{PYTHON.parent}:{os.environ['PATH']}"})
     assert code == 0, said
