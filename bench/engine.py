@@ -1,6 +1,6 @@
 """The rollout engine beside a bare loop and beside the documented design: what a turn costs, and how many come through.
 
-    python bench/engine.py [--quick | --profile]
+    python bench/engine.py [--quick | --profile] [--only c64]
 
 1,000 episodes of 5 turns: four with one call of the calculator, then the answer. The model is a server on this machine,
 in a process of its own, that answers after 50 ms (engine_server.py). With 64 and with 256 episodes in flight, and with
@@ -101,6 +101,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="less work by the same method, done within 50 seconds")
     parser.add_argument("--profile", action="store_true", help="print the 35 functions that ours spends most time in")
+    parser.add_argument("--only", choices=[case.name for case in FULL], help="this size alone, and no index")
     given = parser.parse_args()
     if given.profile:
         profile()
@@ -108,8 +109,10 @@ def main() -> None:
     figures = Figures("engine")
     with Server() as server, Scratch() as scratch:
         for case in QUICK if given.quick else FULL:
-            compare(figures, server, scratch, case, rounds=1 if given.quick else 3)
-        index(figures, scratch.folder())
+            if given.only in (None, case.name):
+                compare(figures, server, scratch, case, rounds=1 if given.quick else 3)
+        if given.only is None:
+            index(figures, scratch.folder())
     figures.finish()
 
 

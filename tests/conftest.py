@@ -35,7 +35,7 @@ THOROUGH = (
     "rollout/test_plug_in_files", "rollout/test_pool_gone", "rollout/test_process", "rollout/test_stops",
     "rollout/test_storage", "rollout/test_traces", "rollout/test_watchdog", "seeds", "service/test_nothing_lost",
     "store/test_objects", "suites", "test_bad_input", "test_cli", "test_completing", "test_examples", "test_guide",
-    "test_plugins_page", "test_service_page", "x11",
+    "test_plugins_page", "test_service_page", "train/test_bad_train_input", "x11",
 )  # fmt: skip
 """What paths of tests begin with that `--fast` leaves out: real desktops, sandboxes, many processes, minutes."""
 

@@ -6,6 +6,7 @@ Flags of commands, their help and the tables of docs/settings.md are made from t
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 import types
@@ -93,6 +94,7 @@ def _text_of(model: type[BaseModel], name: str) -> str:
     return inspect.cleandoc(getattr(kind, "__doc__", None) or "").partition("\n")[0]
 
 
+@functools.cache
 def _texts(kind: type) -> dict[str, str]:
     """The text below each field of a class."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body

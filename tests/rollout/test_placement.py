@@ -52,42 +52,64 @@ def test_the_one_that_is_chosen_has_room_or_the_fewest(loads: list[WorkerLoad]) 
         assert not any(load.has_room for load in loads)
 
 
-def test_what_attempts_take_is_known_once_they_were_there_from_one_word_to_the_next() -> None:
-    gauge = LoadGauge()
-    gauge.count(10)
-    gauge.measure(0.0)
+def test_what_attempts_take_is_known_once_most_were_there_from_one_word_to_the_next() -> None:
+    gauge = LoadGauge(0.0)
+    gauge.count(10, 0.9)
+    gauge.measure(0.0, 1.0)
     assert gauge.load == WorkerLoad(10), "they have only just come: that it was idle tells nothing of them"
-    gauge.measure(0.1)
+    gauge.measure(0.1, 2.0)
     assert gauge.load == WorkerLoad(10, 0.01)
-    gauge.count(40)
-    gauge.measure(0.2)
-    assert gauge.load == WorkerLoad(40, 0.02), "most of them have only just come"
-    gauge.measure(0.2)
+    gauge.count(40, 2.9)
+    gauge.measure(0.1, 3.0)
+    assert gauge.load == WorkerLoad(40), "most of them have only just come"
+    gauge.measure(0.2, 4.0)
     assert gauge.load == WorkerLoad(40, 0.005)
+
+
+def test_it_is_counted_how_long_each_was_there() -> None:
+    gauge = LoadGauge(0.0)
+    gauge.count(20, 0.0)
+    gauge.measure(0.1, 1.0)
+    gauge.count(10, 1.5)
+    gauge.count(20, 2.0)
+    gauge.measure(0.15, 2.0)
+    assert gauge.load == WorkerLoad(20, pytest.approx(0.01))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("idle", [True, False])
 def test_what_was_measured_says_nothing_of_what_comes_next(idle: bool) -> None:
-    gauge = LoadGauge()
-    gauge.count(10)
-    gauge.measure(0.1)
-    gauge.measure(0.1)
+    gauge = LoadGauge(0.0)
+    gauge.count(10, 0.0)
+    gauge.measure(0.1, 1.0)
+    gauge.measure(0.1, 2.0)
+    assert gauge.load == WorkerLoad(10, 0.01)
     if idle:
-        gauge.count(0)
-        gauge.count(10)
+        gauge.count(0, 2.0)
+        gauge.count(10, 2.0)
     else:
         gauge.forget()
     assert gauge.load == WorkerLoad(10)
-    gauge.measure(0.1)
+    gauge.measure(0.1, 3.0)
     assert gauge.load == WorkerLoad(10)
-    gauge.measure(0.1)
+    gauge.measure(0.1, 4.0)
     assert gauge.load == WorkerLoad(10, 0.01)
 
 
 def test_a_worker_that_cannot_tell_is_not_known() -> None:
-    gauge = LoadGauge()
-    gauge.count(10)
-    gauge.measure(0.1)
-    gauge.measure(0.1)
-    gauge.measure(None)
+    gauge = LoadGauge(0.0)
+    gauge.count(10, 0.0)
+    gauge.measure(0.1, 1.0)
+    gauge.measure(0.1, 2.0)
+    gauge.measure(None, 3.0)
     assert gauge.load == WorkerLoad(10)
+
+
+@given(st.lists(st.tuples(st.floats(0, 2), st.integers(0, 100), st.none() | st.floats(0, 1)), max_size=30))
+def test_no_share_is_ever_known_of_nothing(words: list[tuple[float, int, float | None]]) -> None:
+    gauge, at = LoadGauge(0.0), 0.0
+    for seconds, attempts, busy in words:
+        gauge.count(attempts, at)
+        at += seconds
+        gauge.measure(busy, at)
+        assert gauge.load.attempts == attempts
+        assert gauge.load.share is None or (attempts > 0 and busy is not None and gauge.load.share >= 0)

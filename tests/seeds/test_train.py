@@ -17,9 +17,9 @@ from tests.seeds.conftest import ROOT, Checkout
 DEFAULTS = """\
 trainer: scripted
 provider: sim
-load_checkpoint_path: {weights}
+models: {{ckpt_path: "{weights}", vllm_command: "true"}}
 """
-"""What the commands leave out: who trains, on which desktops, from which weights. The server is $OPENAI_BASE_URL."""
+"""What the commands leave out: who trains, on which desktops, and who serves which weights; nothing is started."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,8 @@ def test_both_spellings_of_a_flag(here: Here) -> None:
 
 
 def test_a_machine_without_a_server_is_told_so(here: Here) -> None:
-    ended = here.run("bash", "-ec", documents.TRAIN_SMALL, OPENAI_BASE_URL="")
+    here.defaults.write_text("trainer: scripted\nprovider: sim\n")
+    ended = here.run("bash", "-ec", documents.TRAIN_SMALL)
     assert ended.returncode == 2
     assert ended.stderr.startswith("deskroll: nobody serves the model Qwen/Qwen3-VL-30B-A3B-Instruct")
 

@@ -12,13 +12,17 @@ import pytest
 
 from tests.commands import Commands
 from tests.models.weights.files import one_file
-from tests.test_bad_input import SCRIPT, TASK, assert_refused, write
+from tests.test_bad_input import TASK, assert_refused, write
 
 OTHER = TASK.replace('"a"', '"b"')
-GOOD = "train --trainer scripted --model-name scripted:s.yaml --env math --tasks t.jsonl --eval-tasks e.jsonl"
+GOOD = "train --trainer scripted --env math --tasks t.jsonl --eval-tasks e.jsonl"
 FILE = "train c.yaml"
-CONFIG = 'trainer: scripted\nmodel_name: "scripted:s.yaml"\nenv: math\ntasks: t.jsonl\neval_tasks: e.jsonl\n'
-DESK = "train --trainer scripted --model-name scripted:s.yaml --provider sim"
+CONFIG = 'trainer: scripted\nmodel_name: "m"\nenv: math\ntasks: t.jsonl\neval_tasks: e.jsonl\n'
+DESK = "train --trainer scripted --provider sim"
+SERVED = 'models: {ckpt_path: good, vllm_command: "true"}\n'
+"""What nearly all rows have below them: a program in the place of a server, which is never started."""
+DEFAULTS = {"DESKROLL_TRAIN_CONFIG": "served.yaml"}
+NO_DEFAULTS = {"DESKROLL_TRAIN_CONFIG": ""}
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class Case:
     command: str
     words: tuple[str, ...]
     files: Mapping[str, str | bytes | None] = field(default_factory=dict)
-    """Beside good tasks (`t.jsonl`, `e.jsonl`) and a good script; None is a folder."""
+    """Beside good tasks (`t.jsonl`, `e.jsonl`) and weights (`good`); None is a folder."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -135,9 +139,12 @@ SOURCES = [
 ]  # fmt: skip
 
 MODELS = [
-    flag("nobody serves it", "--model-name my-model", "nobody serves the model my-model", "models.ckpt_path=DIR",
-         "OPENAI_BASE_URL"),
-    flag("script that is not there", "--model-name scripted:no.yaml", "no.yaml", "there is no such file"),
+    flag("nobody takes the weights", "--model-name my-model", "nobody serves the model my-model with the weights of",
+         "models.ckpt_path=DIR", "run.model.pool", **NO_DEFAULTS),
+    flag("nobody serves it", "--model-name my-model --baseline-only", "nobody serves the model my-model:",
+         "OPENAI_BASE_URL", **NO_DEFAULTS),
+    flag("script that is not there", "--model-name scripted:no.yaml --baseline-only", "no.yaml", "no such file",
+         **NO_DEFAULTS),
     flag("no weights to serve", "--set models.ckpt_path=nowhere", "models.ckpt_path", "nowhere is not there"),
     Case("models: a folder without weights", f"{GOOD} --set models.ckpt_path=m", ("models.ckpt_path:", "m"),
          {"m": None}),
@@ -150,6 +157,16 @@ MODELS = [
          "vllm_command names no-such-vllm"),
 ]  # fmt: skip
 
+LACKING = """\
+from deskroll.errors import MissingDependency
+from deskroll.train.scripted import ScriptedTrainer
+
+
+class Lacking(ScriptedTrainer):
+    @classmethod
+    def check_installed(cls):
+        raise MissingDependency("Lacking needs torch: pip install torch")
+"""
 TRAINERS = [
     flag("no such trainer", "--trainer grpo", "there is no trainer 'grpo'; known: grpo-local, scripted"),
     flag("no trainer at all", "--trainer deskroll.envs.math:MathEnv", "is not a valid trainer: it is not made from"),
@@ -157,8 +174,8 @@ TRAINERS = [
     flag("its option", "--set trainer_options.second=3", "trainer_options (trainer scripted): second",
          "did you mean seconds?"),
     flag("its python", "--trainer-python no-such-python", "trainer_python names no-such-python"),
-    flag("what it needs is not installed", "--trainer grpo-local", "there is no Python with torch",
-         "run `make vllm`", PATH="/nowhere"),
+    Case("trainer: what it needs is not installed", f"{GOOD} --trainer mine.py:Lacking",
+         ("Lacking needs torch: pip install torch",), {"mine.py": LACKING}),
 ]  # fmt: skip
 
 FOLDERS = [
@@ -184,10 +201,10 @@ TABLE = [*FLAGS, *TWICE, *CONFIGS, *SOURCES, *MODELS, *TRAINERS, *FOLDERS]
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with good tasks, a good script and good weights."""
+    """A folder with good tasks and good weights."""
     made = tmp_path / "work"
     made.mkdir()
-    write(made, {"t.jsonl": TASK, "e.jsonl": OTHER, "s.yaml": SCRIPT})
+    write(made, {"t.jsonl": TASK, "e.jsonl": OTHER, "served.yaml": SERVED})
     (made / "good").mkdir()
     one_file(made / "good")
     return made
@@ -197,7 +214,7 @@ def place(tmp_path: Path) -> Path:
 def test_it_is_refused_with_one_message(case: Case, deskroll: Commands, place: Path, env: dict[str, str]) -> None:
     write(place, case.files)
     before = sorted(place.rglob("*"))
-    ended = deskroll(*shlex.split(case.command), cwd=place, env={**env, **case.env})
+    ended = deskroll(*shlex.split(case.command), cwd=place, env={**env, **DEFAULTS, **case.env})
     assert_refused(ended, *case.words)
     assert sorted(place.rglob("*")) == before
 
@@ -209,6 +226,6 @@ def test_there_are_enough_of_them_and_none_twice() -> None:
 @pytest.mark.parametrize("command", [GOOD, FILE, f"{GOOD} --max_concurrent_rollouts 2 --skip_baseline"])
 def test_what_the_rows_spoil_is_good(command: str, deskroll: Commands, place: Path, env: dict[str, str]) -> None:
     (place / "c.yaml").write_text(CONFIG)
-    ended = deskroll(*shlex.split(command), "--dry-run", cwd=place, env=env)
+    ended = deskroll(*shlex.split(command), "--dry-run", cwd=place, env={**env, **DEFAULTS})
     assert (ended.code, ended.err) == (0, "")
     assert "nothing was run (--dry-run)" in ended.out

@@ -22,7 +22,8 @@ from deskroll.models.router.client import Held, RouterClient
 from deskroll.models.router.roster import Outcome
 from deskroll.models.settings import Address, read_address
 
-_SOON_S = 0.05
+_SOON_S = 0.2
+"""A shorter wait for a ticket is not told: where all servers are full, every request waits for a moment."""
 _MOST_MODELS = 16
 """Names of models that are spoken about with one server at a time: each version of an adapter has its own."""
 

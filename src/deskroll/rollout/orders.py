@@ -66,7 +66,7 @@ class Activity(Record, frozen=True):
 
 
 class Vitals(Record, frozen=True):
-    """What a worker says of itself, about once a second."""
+    """What a worker says of itself, about twice a second."""
 
     ran_s: float = 0.0
     """Its running time (`clocks.running_time`): what the stages of its episodes have taken counts by that."""

@@ -57,6 +57,9 @@ class Commits:
     def __init__(self, root: str) -> None:
         self.rounds = 0
         """Visits to the thread so far."""
+        self._work_s = 0.0
+        """How long those took that are over."""
+        self._visit_at: float | None = None
         self._root = root
         self._fd: int | None = None
         self._journalling = False
@@ -64,6 +67,12 @@ class Commits:
         self._at_work: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._not_before = 0.0
+
+    @property
+    def work_s(self) -> float:
+        """How long the thread has worked so far, in seconds: one visit after another."""
+        since = self._visit_at
+        return self._work_s + (0.0 if since is None else time.monotonic() - since)
 
     def prepare(self) -> None:
         """To be called before anything is written: `syncfs` reports what went wrong since its file was opened."""
@@ -110,12 +119,15 @@ class Commits:
 
     def _make_durable(self, batch: list[Commit]) -> None:
         self.rounds += 1
+        self._visit_at = begun = time.monotonic()
         many = sum(len(commit.files) for commit in batch) >= TOGETHER
         if many and self._journalling and time.monotonic() >= self._not_before:
             self._all_at_once(batch)
         else:
             for commit in batch:
                 self._one(commit)
+        self._visit_at = None
+        self._work_s += time.monotonic() - begun
 
     def _all_at_once(self, batch: list[Commit]) -> None:
         begun = time.monotonic()

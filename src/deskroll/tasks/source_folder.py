@@ -171,11 +171,14 @@ class FolderSource:
         try:
             folder.mkdir(exist_ok=True)
             target = _free(folder, path.name)
+            said = target.with_name(f"{target.name}.error")
+            # First what is wrong: whoever is killed in between finds the file again, and none lies there unexplained.
+            said.write_text(f"{bad.error}\n", encoding="utf-8", errors="replace")
             path.rename(target)
             if not self._is_still(f"{BAD}/{target.name}", bad.digest):  # another one came at that very moment
                 target.rename(path)
+                said.unlink(missing_ok=True)
                 return ""
-            target.with_name(f"{target.name}.error").write_text(f"{bad.error}\n", encoding="utf-8", errors="replace")
         except OSError as error:
             raise SourceError(f"{path} cannot be set aside in {folder}: {error.strerror}; it is left there") from error
         self._dealt.pop(path.name, None)

@@ -39,7 +39,7 @@ class ChildHandle:
     @classmethod
     async def start(cls, python: Path, env: Mapping[str, str], log: Path) -> ChildHandle:
         """Start a process with that Python, which is told nothing yet; what it prints is added to the log."""
-        trainer_id = secrets.token_hex(8)
+        trainer_id = f"{os.getpid()}-{secrets.token_hex(8)}"
         ours, theirs = socket.socketpair()
         log.parent.mkdir(parents=True, exist_ok=True)
         try:

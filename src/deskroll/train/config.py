@@ -19,7 +19,7 @@ from deskroll.importing import place_file
 from deskroll.models.plugin import SCRIPTED
 from deskroll.models.vllm.config import ModelPoolConfig
 from deskroll.rollout.group_policy import GroupPolicy
-from deskroll.rollout.samples import Advantage, Weight
+from deskroll.rollout.weighing import Advantage, Weight
 from deskroll.tasks.sources import TaskSourceConfig, read_sources
 from deskroll.train.run_settings import RunSettings
 from deskroll.train.staleness import Staleness

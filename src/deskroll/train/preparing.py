@@ -97,7 +97,7 @@ def prepare(config: CLIConfig, env: Mapping[str, str], *, folder: str = "") -> P
     run = run_config(config)
     _check_default_eval(config, run, evaluation)
     run, _ = check_run(run, [*training, *evaluation])
-    _check_model(run, models, env)
+    _check_model(config, run, models, env)
     _check_scores(config, run, [*training, *evaluation])
     if lacking := lacking_programs(run, [*training, *evaluation]):
         raise InputError(f"{lacking}; or take other tasks (category, task_ids, file_path)")
@@ -133,13 +133,18 @@ def _check_models(config: CLIConfig, env: Mapping[str, str]) -> ModelPoolConfig 
     return pool
 
 
-def _check_model(run: RunConfig, pool: ModelPoolConfig | None, env: Mapping[str, str]) -> None:
-    """That somebody serves the model, and that the agent asks one at all."""
+def _check_model(config: CLIConfig, run: RunConfig, pool: ModelPoolConfig | None, env: Mapping[str, str]) -> None:
+    """That the agent asks a model, that somebody serves it and, in training, takes the weights of each step."""
     agent = agent_kind(run.agent)
     if agent.protocol == NO_MODEL:
         raise ConfigError(f"agent {run.agent} asks no model, so that there is nothing to train; choose another agent")
     kind, model = agents_model(agent, run.model), run.model
     kind.check_settings(model, "run.model")
+    if config.trains and pool is None and not model.pool:
+        raise ConfigError(
+            f"nobody serves the model {plain(config.model_name)} with the weights of each step: name the folder with "
+            "it, and it is served here (--set models.ckpt_path=DIR), or a pool of `deskroll models up` (run.model.pool)"
+        )
     elsewhere = model.base_url or model.endpoints or model.pool or model.name.startswith(SCRIPTED)
     if pool is None and kind.protocol == OPENAI_KIND and not elsewhere and not env.get(URL_VARIABLE, "").strip():
         raise ConfigError(

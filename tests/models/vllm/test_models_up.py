@@ -83,6 +83,20 @@ def test_from_up_to_ctrl_c(env: dict[str, str], tmp_path: Path) -> None:
     assert "no pool of models answers" in missing.stderr
 
 
+def test_what_a_killed_pool_left_is_ended_by_the_next(env: dict[str, str], tmp_path: Path) -> None:
+    folder = one_file(tmp_path / "step_1")
+    with pool(env, folder) as (process, status):
+        (left,) = (Path(each["name"].removeprefix("unix:")).parent.name for each in status["endpoints"])
+        process.kill()
+        process.wait()
+    assert family(left), "nobody has ended it"
+    with pool(env, folder) as (process, _):
+        assert not family(left)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert f"ended model server {left} (policy), which a process that died had left" in err
+
+
 def test_a_killed_server_comes_back_and_a_killed_pool_is_reaped(env: dict[str, str], tmp_path: Path) -> None:
     with pool(env, one_file(tmp_path / "step_1")) as (process, status):
         first = status["endpoints"][0]["name"]

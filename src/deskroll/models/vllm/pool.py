@@ -2,7 +2,8 @@
 
 Guarantees: a server is asked once it has answered a first prompt, and under the version of the weights that it has; one
 that died is started again; newer weights go to `rolling` servers at a time, and to the next ones once these are up;
-what is refused, or what no server takes, is told once, and the old weights go on. When the block ends, nothing is left.
+what is refused, or what no server takes, is told once, and the old weights go on. When the block ends, nothing is left;
+what a pool whose process was killed has left is ended before the first server is started.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from deskroll.models.settings import ModelSettings, read_address
 from deskroll.models.vllm.config import ModelPoolConfig
 from deskroll.models.vllm.gpus import find_gpus
 from deskroll.models.vllm.loading import version_text
+from deskroll.models.vllm.notes import ServerNotes
 from deskroll.models.vllm.real import vllm_starter
+from deskroll.models.vllm.reap import reap_servers
 from deskroll.models.vllm.replica import Replica, ReplicaState, Starter
 from deskroll.models.vllm.status import CheckpointInfo, PoolStatus, Reloaded
 from deskroll.models.vllm.supply import Supply
@@ -74,6 +77,8 @@ class ModelServicePool:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             self._supply = await Supply.open(self.config, self._tell)
+            for left in await reap_servers(ServerNotes()):  # else their memory is missing
+                self._tell(f"ended model server {left.id} ({left.model}), which a process that died had left")
             make = self._make or vllm_starter(self.config, os.environ, len(await find_gpus()))
             self._router = await stack.enter_async_context(Router(sink=self._sink))
             listen = self._listen or Listen(path=str(_own_folder(stack) / _SOCKET))

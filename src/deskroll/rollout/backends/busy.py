@@ -1,4 +1,7 @@
-"""BusyMeter: how much of a core the event loop of this process wanted, since it was asked last."""
+"""BusyMeter: what the attempts of this process take of what they share in it, since it was asked last.
+
+They share a core, for the event loop runs in one thread, and the thread in which what they wrote is made durable.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,37 @@ import os
 import time
 from pathlib import Path
 
+from deskroll.store import Storage
+from deskroll.store.local import LocalStorage
+
 _ACCOUNT = Path("/proc/self/schedstat")
 """Of the thread that the event loop runs in: nanoseconds on a core, nanoseconds in line for one, turns."""
 
 
 class BusyMeter:
-    """Made in the process that it measures."""
+    """Made in the process that it measures, whose attempts are stored there."""
 
-    def __init__(self) -> None:
-        self._before = _wanted_s()
-        self._at = time.monotonic()
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._before = self._look()
 
     def read(self) -> float | None:
-        """Of a core, what was used and waited for; None where that is not all: there are child processes, too."""
-        before, self._before = self._before, _wanted_s()
-        at, self._at = self._at, time.monotonic()
-        if before is None or self._before is None or self._at <= at or _has_children():
+        """The larger of both shares; None where that is not all: uploads, or child processes, take time as well."""
+        before, self._before = self._before, self._look()
+        if before is None or self._before is None or _has_children():
             return None
-        return (self._before - before) / (self._at - at)
+        at, wanted, writing = (now - then for now, then in zip(self._before, before, strict=True))
+        return max(wanted, writing) / at if at > 0 else None
 
-
-def _wanted_s() -> float | None:
-    try:
-        on_core, in_line, _ = map(int, _ACCOUNT.read_text().split())
-    except (OSError, ValueError):
-        return None
-    return (on_core + in_line) / 1e9
+    def _look(self) -> tuple[float, float, float] | None:
+        """The time, that of a core which was used or waited for, and that of the thread which writes, in seconds."""
+        if not isinstance(self._storage, LocalStorage):
+            return None
+        try:
+            on_core, in_line, _ = map(int, _ACCOUNT.read_text().split())
+        except (OSError, ValueError):
+            return None
+        return time.monotonic(), (on_core + in_line) / 1e9, self._storage.commits.work_s
 
 
 def _has_children() -> bool:

@@ -1,9 +1,9 @@
 """Which worker an attempt is given to, by what each of them has to do; no input or output here.
 
-Attempts that take next to nothing of a core are put together, on the worker that has most of them: one process that is
+Attempts that take next to nothing are put together, on the worker that has most of them: one process that is
 woken for several answers at a time costs less than several that are woken for one each. Guarantees: that is done only
 where it was measured, for all that the worker has, and neither beyond `TOGETHER` attempts, which may die together, nor
-beyond `FULL` of a core. Anything else goes to the worker with the fewest attempts: what is new, what computes, and what
+beyond `FULL`. Anything else goes to the worker with the fewest attempts: what is new, what computes, and what
 cannot be measured.
 """
 
@@ -15,9 +15,9 @@ from typing import NamedTuple
 TOGETHER = 64
 """Attempts that a worker is filled up to before another one is used."""
 FULL = 0.7
-"""Of a core, what a worker is filled up to."""
+"""Of what attempts share in a worker (`BusyMeter`: a core, the thread that writes), what it is filled up to."""
 LIGHT = 0.02
-"""Of a core, what an attempt may take to be put together with others."""
+"""Of the same, what an attempt may take to be put together with others."""
 
 
 class WorkerLoad(NamedTuple):
@@ -25,7 +25,7 @@ class WorkerLoad(NamedTuple):
 
     attempts: int
     share: float | None = None
-    """Of a core, what each of its attempts takes; None: nobody knows."""
+    """Of the same, what each of its attempts takes; None: nobody knows."""
 
     @property
     def has_room(self) -> bool:
@@ -46,29 +46,39 @@ def choose_worker(loads: Sequence[WorkerLoad]) -> int:
 class LoadGauge:
     """Follows one worker: the attempts that it has, and what it says, again and again, of how busy it was.
 
-    Guarantee: what was measured is that of attempts which were there before, and counts until the last one has ended,
-    or something new comes.
+    Guarantee: what was measured is that of attempts of which most were there all the time, and counts until the last
+    one has ended, or something new comes. Moments (`at`) are seconds of any one clock.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, at: float) -> None:
         self.load = WorkerLoad(0)
-        self._before = 0
-        """Attempts that it had when it last said something; 0: these tell nothing of those that it has now."""
+        self._at = self._since = at
+        self._attempt_s = 0.0
+        """Since it last said something: seconds, times the attempts that it had."""
+        self._known = False
+        """Whether nothing new has come since then."""
 
-    def count(self, attempts: int) -> None:
+    def count(self, attempts: int, at: float) -> None:
         """It has so many from now on."""
+        self._go_on(at)
         self.load = WorkerLoad(attempts, self.load.share)
         if not attempts:
             self.forget()
 
     def forget(self) -> None:
         """It gets something to do of which nothing is known."""
-        self._before = 0
+        self._known = False
         self.load = WorkerLoad(self.load.attempts)
 
-    def measure(self, busy: float | None) -> None:
-        """It has used so much of a core since it said so last; None: that tells nothing of its attempts."""
+    def measure(self, busy: float | None, at: float) -> None:
+        """It was so busy since it said so last; None: that tells nothing of its attempts."""
+        self._go_on(at)
         attempts = self.load.attempts
-        meanwhile = min(self._before, attempts)
-        self.load = WorkerLoad(attempts, busy / meanwhile if busy is not None and meanwhile else None)
-        self._before = attempts
+        mean = self._attempt_s / (at - self._since) if at > self._since else 0.0
+        there = self._known and mean > 0 and mean >= attempts / 2
+        self.load = WorkerLoad(attempts, busy / mean if there and busy is not None else None)
+        self._since, self._attempt_s, self._known = at, 0.0, True
+
+    def _go_on(self, at: float) -> None:
+        self._attempt_s += self.load.attempts * (at - self._at)
+        self._at = at

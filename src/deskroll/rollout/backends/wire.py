@@ -130,7 +130,7 @@ class Beat(Record, frozen=True, tag="beat"):
 
     vitals: Vitals
     busy: float | None = None
-    """Of a core, what its attempts have used since the last one; None: that cannot be told."""
+    """What its attempts have taken of what they share since the last one (`BusyMeter`); None: that cannot be told."""
 
 
 class Happened(Record, frozen=True, tag="happened"):

@@ -48,7 +48,7 @@ from deskroll.rollout.live_attempt import LiveAttempt
 from deskroll.rollout.openfiles import raise_open_files
 from deskroll.rollout.stopping import error_of
 
-BEAT_S = 1.0
+BEAT_S = 0.5
 
 
 def work(_message: bytes, control: int) -> None:
@@ -95,7 +95,7 @@ class _Worker:
             sink = events if first.setup.events else None
             async with ProcessContext.open(first.setup, sink=sink) as context:
                 runner = AttemptRunner(context)
-                beating = asyncio.create_task(self._beat(channel, runner))
+                beating = asyncio.create_task(self._beat(channel, runner, BusyMeter(context.storage)))
                 try:
                     async for message in messages:
                         if isinstance(message, Finish):
@@ -156,8 +156,7 @@ class _Worker:
             sys.stderr.flush()
             os._exit(70)
 
-    async def _beat(self, channel: Channel, runner: AttemptRunner) -> None:
-        meter = BusyMeter()
+    async def _beat(self, channel: Channel, runner: AttemptRunner, meter: BusyMeter) -> None:
         while True:
             busy = meter.read()
             # Attempts that hold desktops are dear: they are kept apart, however little they use.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -89,7 +90,7 @@ class WorkerHandle:
         self._asked_back: deque[asyncio.Future[int]] = deque()
         """How many attempts come to their end, for each time that it was told to give some back, in order."""
         self._vitals = Vitals()
-        self._gauge = LoadGauge()
+        self._gauge = LoadGauge(time.monotonic())
         self._heard_out = asyncio.Event()
 
     @classmethod
@@ -129,7 +130,7 @@ class WorkerHandle:
             self._importing[definition.digest] += 1
             self._channel.send(Define(definition=definition))
         self._channel.send(Run(order=order))
-        self._gauge.count(len(self._pending))
+        self._gauge.count(len(self._pending), time.monotonic())
         try:
             return await pending.end
         except asyncio.CancelledError:
@@ -137,7 +138,7 @@ class WorkerHandle:
             raise
         finally:
             self._pending.pop(name, None)
-            self._gauge.count(len(self._pending))
+            self._gauge.count(len(self._pending), time.monotonic())
 
     def forget(self, digest: str) -> None:
         """Have it let go of a definition."""
@@ -208,7 +209,7 @@ class WorkerHandle:
             case Beat(vitals=vitals, busy=busy):
                 self._importing.pop("", None)
                 self._vitals = vitals
-                self._gauge.measure(busy)
+                self._gauge.measure(busy, time.monotonic())
             case Broken(message=text, digest=""):
                 self.broken = ConfigError(text)
                 self.lose(self.broken)

@@ -3,8 +3,8 @@
     python tinker_cookbook/recipes/cua_rl/core/train.py --max-concurrent-rollouts 8 --model-name "my-model"
     from tinker_cookbook.recipes.cua_rl.core.train import CLIConfig, cli_main
 
-For a checkout; it is not in the wheel. Its folders have no `__init__.py`, so that where tinker-cookbook is installed its
-own package is found, and this one is not.
+For a checkout; it is not in the wheel. Its folders have no `__init__.py`, so that where tinker-cookbook is installed
+its own package is found, and this one is not.
 """
 
 from __future__ import annotations
