@@ -36,7 +36,8 @@ ROWS: Sequence[set[str]] = (
     {"envs", "agents", "report", "export"},
     {"rollout"},
     {"conduct"},
-    {"viewer", "service", "train", "testing"},
+    {"viewer", "service", "train"},
+    {"testing"},
     {"cli"},
 )
 # Within desktops/, from the bottom up: the driver knows no guest, the guest no provider, and none of them

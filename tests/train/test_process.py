@@ -19,7 +19,7 @@ from deskroll.train.base import TrainBatch, TrainerContext, TrainSequence
 from deskroll.train.environment import find_trainer_python
 from deskroll.train.process import TrainerProcess
 from tests.models.weights.files import sharded
-from tests.train.trainers import make_batch, make_model, make_trainer, marked_processes, save, save_state
+from tests.train.trainers import make_batch, make_model, make_trainer, processes_of, save, save_state
 from tests.waiting import eventually, wait_until
 
 ODD = "tests.train.odd:Odd"
@@ -89,7 +89,7 @@ async def test_a_killed_one_costs_the_step_and_goes_on_from_what_was_saved(tmp_p
             await trainer.step(make_batch(3))
         await trainer.open(saved, state)
         await trainer.step(make_batch(3))
-    assert marked_processes() == set()
+    assert processes_of(tmp_path) == set()
 
 
 async def test_one_that_is_killed_from_outside_while_it_works(tmp_path: Path) -> None:
@@ -146,12 +146,16 @@ async def test_it_is_given_no_keys(tmp_path: Path) -> None:
 async def test_nothing_that_it_started_is_left(tmp_path: Path, how: str) -> None:
     async with make_trainer(tmp_path, ODD, does="family") as trainer:
         await trainer.open(tmp_path, None)
-        assert len(marked_processes()) == 3
+
+        async def are_there() -> bool:  # what is being started has no environment for a moment
+            return len(processes_of(tmp_path)) == 3
+
+        await eventually(are_there, "it has started two others")
         if how == "kill" and trainer.pid is not None:
             os.kill(trainer.pid, signal.SIGKILL)
             with pytest.raises(TrainerError):
                 await trainer.step(make_batch(1))
-    assert marked_processes() == set()
+    assert processes_of(tmp_path) == set()
 
 
 async def test_a_step_that_is_cancelled_ends_it(tmp_path: Path) -> None:
@@ -166,7 +170,7 @@ async def test_a_step_that_is_cancelled_ends_it(tmp_path: Path) -> None:
         working.cancel()
         with pytest.raises(asyncio.CancelledError):
             await working
-        assert marked_processes() == set()
+        assert processes_of(tmp_path) == set()
         with pytest.raises(TrainerError, match="open it again"):
             await trainer.step(make_batch(1))
 
@@ -188,7 +192,7 @@ asyncio.run(main())
         pid = int(run.stdout.readline())
         run.kill()
     wait_until(lambda: not process_start(pid), "the trainer is gone")
-    wait_until(lambda: not marked_processes(), "what it started is gone")
+    wait_until(lambda: not processes_of(tmp_path), "what it started is gone")
 
 
 def sequence(**fields: object) -> TrainSequence:

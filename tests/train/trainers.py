@@ -9,12 +9,11 @@ from typing import Any
 
 from deskroll.host.family import find_marked
 from deskroll.train.base import TrainBatch, TrainerContext, TrainSequence
-from deskroll.train.environment import MARK
 from deskroll.train.process import TrainerProcess
 from tests.models.weights.files import one_file
 
-HERE = "tests.train.trainers"
 LEARNS = 1.0
+_TEST = "DESKROLL_TEST_OF"
 
 
 def make_model(folder: Path) -> Path:
@@ -25,7 +24,8 @@ def make_model(folder: Path) -> Path:
 def make_trainer(folder: Path, trainer: str = "scripted", rank: int = 0, **options: Any) -> TrainerProcess:
     """A trainer that logs into a folder."""
     context = TrainerContext(lora_rank=rank)
-    return TrainerProcess(trainer, options, context, log=folder / "trainer.log")
+    env = {**os.environ, _TEST: str(folder)}
+    return TrainerProcess(trainer, options, context, log=folder / "trainer.log", env=env)
 
 
 def make_batch(step: int, advantages: Sequence[float] = (LEARNS, -LEARNS)) -> TrainBatch:
@@ -55,14 +55,6 @@ async def save_state(trainer: TrainerProcess, folder: Path) -> Path:
     return folder
 
 
-def marked_processes() -> set[int]:
-    """All that run for any trainer that this process has started."""
-    found, ours = set(), f"{MARK}={os.getpid()}-".encode()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                marks = [each for each in (entry / "environ").read_bytes().split(b"\0") if each.startswith(ours)]
-            except OSError:
-                continue
-            found |= {pid for mark in marks for pid in find_marked(mark.decode())}
-    return found
+def processes_of(folder: Path) -> set[int]:
+    """All that run for trainers that log into a folder."""
+    return find_marked(f"{_TEST}={folder}")

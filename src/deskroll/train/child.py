@@ -26,6 +26,7 @@ from deskroll.train.base import Trainer, check_batch
 from deskroll.train.environment import MARK
 from deskroll.train.wire import (
     LARGEST,
+    Ask,
     Close,
     Done,
     Downward,
@@ -54,7 +55,7 @@ def main() -> None:
         try:
             if isinstance(message, Open):
                 trainer = _make(message)
-            answer = Done() if trainer is None else _do(trainer, message)
+            answer = _answer(message) if isinstance(message, Ask) else _do(trainer, message)
         except Exception as error:  # noqa: BLE001  (the trainer's own code: told to whoever asked)
             answer = _failed(error)
         data = encode(answer)
@@ -69,7 +70,15 @@ def _make(order: Open) -> Trainer:
     return kind(kind.read_options(order.options, f"options of trainer {order.trainer}"), order.context)
 
 
-def _do(trainer: Trainer, message: Downward) -> Upward:
+def _answer(question: Ask) -> Upward:
+    from deskroll.train.grpo.ask import answer  # noqa: PLC0415  (imports torch)
+
+    return Done(completion=answer(question))
+
+
+def _do(trainer: Trainer | None, message: Downward) -> Upward:
+    if trainer is None:
+        raise TrainerError("it has not been opened")
     match message:
         case Open():
             trainer.open(Path(message.checkpoint), None if message.state is None else Path(message.state))

@@ -118,7 +118,7 @@ async def _opened(prepared: Prepared) -> AsyncIterator[TrainLoop]:
         else:
             log.open()
         trainer = TrainerProcess(
-            config.trainer, config.trainer_options, _context(config), log=root / "trainer.log",
+            config.trainer, config.trainer_options, _context(config, checkpoints.folder(0)), log=root / "trainer.log",
             python=config.trainer_python,
         )  # fmt: skip
         if config.trains:
@@ -187,10 +187,10 @@ def _asking(spec: EpisodeSpec, address: str) -> EpisodeSpec:
     return spec.model_copy(update={"model": spec.model.model_copy(update={"pool": address})}) if address else spec
 
 
-def _context(config: CLIConfig) -> TrainerContext:
+def _context(config: CLIConfig, start: Path) -> TrainerContext:
     return TrainerContext(
         seed=config.seed, learning_rate=config.learning_rate, kl_penalty_coef=config.kl_penalty_coef,
-        num_substeps=config.num_substeps, lora_rank=config.lora_rank,
+        num_substeps=config.num_substeps, lora_rank=config.lora_rank, start=str(start),
     )  # fmt: skip
 
 

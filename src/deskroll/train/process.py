@@ -120,7 +120,7 @@ class TrainerProcess:
                 await asyncio.shield(self._end())
                 raise
             if isinstance(answer, Failed):
-                raise _error(answer, about)
+                raise error_of(answer, about)
             self._failed = ""
             return answer
 
@@ -131,7 +131,8 @@ class TrainerProcess:
             await child.end()
 
 
-def _error(failed: Failed, about: str) -> DeskrollError:
+def error_of(failed: Failed, about: str) -> DeskrollError:
+    """What a process said went wrong, as it was raised there; `about`: what it was asked for."""
     if failed.kind in _KINDS:
         return _KINDS[failed.kind](failed.message)
     error = TrainerError(f"{about}: {failed.message}")

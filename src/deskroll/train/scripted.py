@@ -19,7 +19,7 @@ from pydantic import Field
 
 from deskroll import config
 from deskroll.errors import TrainerError
-from deskroll.models.weights.checkpoint import ADAPTER, INDEX, Checkpoint, CheckpointKind, read_checkpoint
+from deskroll.models.weights.checkpoint import ADAPTER, INDEX, WEIGHTS, Checkpoint, CheckpointKind, read_checkpoint
 from deskroll.models.weights.refusal import CheckpointRefused
 from deskroll.train.base import StepReport, TrainBatch, Trainer
 from deskroll.train.companions import read_companions
@@ -117,6 +117,16 @@ class ScriptedTrainer(Trainer):
         note.parent.mkdir(parents=True, exist_ok=True)
         note.touch()
         return True
+
+
+def write_model(folder: Path) -> None:
+    """A model of three small tensors, for those who only look at its form."""
+    folder.mkdir(parents=True)
+    shapes: dict[str, Shape] = {
+        "embed": ("F32", (4, 8), 128), "layer.weight": ("F32", (8, 8), 256), "norm": ("F32", (8,), 32),
+    }  # fmt: skip
+    (folder / "config.json").write_text("{}")
+    (folder / WEIGHTS).write_bytes(_safetensors(shapes, 1))
 
 
 def _safetensors(shapes: Mapping[str, Shape], number: int) -> bytes:

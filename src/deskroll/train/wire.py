@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from deskroll.train.base import StepReport, TrainBatch, TrainerContext
-from deskroll.types import Record
+from deskroll.types import Completion, Record, Sampling
 
 LARGEST = 512 * 1024**2
 """Of a message down; those up are short."""
@@ -47,6 +47,15 @@ class SaveState(Record, frozen=True, tag="save_state"):
     folder: str
 
 
+class Ask(Record, frozen=True, tag="ask"):
+    """Load the model in a folder, and answer one prompt; no trainer is needed for that."""
+
+    folder: str
+    text: str
+    sampling: Sampling
+    images: tuple[str, ...] = ()
+
+
 class Close(Record, frozen=True, tag="close"):
     """There is nothing more to do: end."""
 
@@ -56,6 +65,8 @@ class Done(Record, frozen=True, tag="done"):
 
     report: StepReport | None = None
     """What came of a step."""
+    completion: Completion | None = None
+    """What the model said."""
 
 
 class Failed(Record, frozen=True, tag="failed"):
@@ -68,7 +79,7 @@ class Failed(Record, frozen=True, tag="failed"):
     """Where it was raised, where it was not."""
 
 
-Downward = Open | Step | Save | SaveState | Close
+Downward = Open | Step | Save | SaveState | Ask | Close
 Upward = Done | Failed
 
 encode = msgspec.msgpack.Encoder().encode
