@@ -24,7 +24,7 @@ from deskroll.conduct.interrupts import Interrupts
 from deskroll.conduct.log_lines import LogLines
 from deskroll.conduct.program import program
 from deskroll.conduct.view import Progress
-from deskroll.errors import ConfigError, DeskrollError
+from deskroll.errors import DeskrollError
 from deskroll.models.vllm.pool import ModelServicePool
 from deskroll.report.words import counted
 from deskroll.rollout.main_thread import outlasting_main_thread
@@ -35,7 +35,7 @@ from deskroll.train.base import TrainerContext
 from deskroll.train.checkpoints import Checkpoints
 from deskroll.train.config import CLIConfig
 from deskroll.train.derived import start_checkpoint
-from deskroll.train.folder import keep_settings
+from deskroll.train.folder import keep_settings, refuse_changed
 from deskroll.train.log import EvalRecord, StepRecord, TrainLog
 from deskroll.train.loop import Servers, TrainLoop, TrainPlan
 from deskroll.train.preparing import Prepared, prepare
@@ -108,6 +108,8 @@ async def _opened(prepared: Prepared) -> AsyncIterator[TrainLoop]:
     checkpoints, log = Checkpoints(root, config.save_every), TrainLog(root)
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(Runtime.open(prepared.resources, store=prepared.folder))
+        if prepared.resumed:
+            refuse_changed(prepared.folder, config)
         keep_settings(prepared.folder, config)
         done = 0
         if config.trains:
@@ -140,11 +142,6 @@ async def _serving(
             if done:
                 await elsewhere.reload(checkpoints.folder(done))
             return elsewhere, ""
-        if config.trains:
-            raise ConfigError(
-                "nobody takes the weights of each step: have the model served here (models: {ckpt_path: DIR}), or by "
-                "`deskroll models up` (run.model.pool)"
-            )
         return Unrefreshed(), ""
     adapters = prepared.models.enable_lora
     base = prepared.models.ckpt_path if adapters or not config.trains else str(checkpoints.folder(done))

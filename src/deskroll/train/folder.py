@@ -22,6 +22,13 @@ from deskroll.store import Storage, find_run
 from deskroll.train.config import CLIConfig
 
 CONFIG = "train.yaml"
+DECISIVE = (
+    "model_name", "group_size", "groups_per_batch", "tasks", "eval_tasks", "use_default_eval_tasks", "seed",
+    "max_turns", "max_tokens", "temperature", "learning_rate", "kl_penalty_coef", "num_substeps", "lora_rank",
+    "load_checkpoint_path", "advantage", "weight", "eval_samples", "eval_temperature", "agent",
+    "agent_options", "env", "env_options", "trainer", "trainer_options",
+)  # fmt: skip
+"""Settings that decide what comes of a training run: a resume goes on with those that it was begun with."""
 
 
 def run_folder(config: CLIConfig) -> str:
@@ -44,6 +51,22 @@ def holds_training(folder: str) -> bool:
     if begun and not Storage.at(folder).exists(CONFIG):
         raise InputError(f"log_path: {folder} holds a run that is no training run (it has no {CONFIG}); choose another")
     return begun
+
+
+def refuse_changed(folder: str, config: CLIConfig) -> None:
+    """A run that cannot go on as it was begun stays as it is; what its episodes are made of, its jobs compare."""
+    kept = yaml.safe_load(Storage.at(folder).read(CONFIG))
+    now = redacted(config.model_dump(mode="json"))
+    changed = [
+        f"{name} was {plain(repr(kept[name]), 60)} and is {plain(repr(now[name]), 60)}"
+        for name in DECISIVE
+        if isinstance(kept, dict) and name in kept and kept[name] != now[name]
+    ]
+    if changed:
+        lines = "\n  ".join(changed)
+        raise InputError(
+            f"training run {folder} cannot go on as it was begun:\n  {lines}\nstart another one: --log-path"
+        )
 
 
 def keep_settings(folder: str, config: CLIConfig) -> None:

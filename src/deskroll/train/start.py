@@ -28,7 +28,7 @@ async def cli_main(cli_config: CLIConfig) -> None:
     Bad input is an `InputError`, before anything is started.
     """
     load_env(Path.cwd())
-    await start(with_defaults(cli_config, os.environ))
+    (await start(with_defaults(cli_config, os.environ))).tell(as_json=False)
 
 
 async def start(config: CLIConfig, *, resume: str = "") -> TrainEnded:
