@@ -124,23 +124,27 @@ class Source(Protocol):
 
     def concerns(self, name: str) -> bool:
         """Whether a change of the file of this name in that folder is worth a look."""
+        return False
 
     @property
     def waiting(self) -> int:
         """Batches that were seen and not handed out yet, as far as that is known."""
+        return 0
 
     @property
     def unsettled_s(self) -> float | None:
         """When to look again at what is still being written, in seconds; None: nothing is."""
+        return None
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        return
 
     async def poll(self, knows: Knows) -> TaskBatch | BadBatch | None:
         """The next batch that nobody knows."""
 
     async def set_aside(self, bad: BadBatch) -> str:
         """Take a bad batch out of the way, with what is wrong with it; where it is now."""
-
-    async def close(self) -> None:
-        """Let go of what it holds."""
 
 
 class TaskLoader:

@@ -19,6 +19,7 @@ from deskroll.tasks.source import (
     BadBatch,
     BatchName,
     Knows,
+    Source,
     SourceError,
     SourceSettings,
     TaskBatch,
@@ -30,7 +31,7 @@ from deskroll.tasks.source import (
 )
 
 
-class FileSource:
+class FileSource(Source):
     """See `Source`."""
 
     def __init__(self, settings: SourceSettings, aside: Path) -> None:
@@ -54,17 +55,9 @@ class FileSource:
         return name == self._path.name
 
     @property
-    def waiting(self) -> int:
-        """See `Source`."""
-        return 0
-
-    @property
     def unsettled_s(self) -> float | None:
         """See `Source`."""
         return self._unsettled
-
-    async def close(self) -> None:
-        """See `Source`."""
 
     async def poll(self, knows: Knows) -> TaskBatch | BadBatch | None:
         """See `Source`."""

@@ -27,6 +27,7 @@ from deskroll.tasks.source import (
     BadBatch,
     BatchName,
     Knows,
+    Source,
     SourceError,
     SourceSettings,
     TaskBatch,
@@ -51,7 +52,7 @@ class _Look(NamedTuple):
     """Since when it has looked so."""
 
 
-class FolderSource:
+class FolderSource(Source):
     """See `Source`."""
 
     def __init__(self, settings: SourceSettings) -> None:
@@ -83,9 +84,6 @@ class FolderSource:
     def unsettled_s(self) -> float | None:
         """See `Source`."""
         return self._unsettled
-
-    async def close(self) -> None:
-        """See `Source`."""
 
     async def poll(self, knows: Knows) -> TaskBatch | BadBatch | None:
         """See `Source`."""

@@ -22,6 +22,7 @@ from deskroll.tasks.source import (
     BadBatch,
     BatchName,
     Knows,
+    Source,
     SourceError,
     SourceSettings,
     TaskBatch,
@@ -35,7 +36,7 @@ LONGEST_ID = 200
 _CHUNK = 1 << 16
 
 
-class HttpSource:
+class HttpSource(Source):
     """See `Source`."""
 
     def __init__(self, settings: SourceSettings, token: str, aside: Path, after: str = "") -> None:
@@ -49,20 +50,6 @@ class HttpSource:
         self._last: BatchName | None = None
         self._said = b""
         """What it answered then."""
-
-    def concerns(self, name: str) -> bool:
-        """See `Source`."""
-        return False
-
-    @property
-    def waiting(self) -> int:
-        """See `Source`."""
-        return 0
-
-    @property
-    def unsettled_s(self) -> float | None:
-        """See `Source`."""
-        return None
 
     async def close(self) -> None:
         """See `Source`."""
