@@ -170,10 +170,8 @@ def _settings(model: str, base_url: str, pool: str, overrides: tuple[str, ...]) 
 
     if any(override.partition("=")[0].strip() == "api_key" for override in overrides):
         raise InputError(f"--set api_key: other users see command lines; set ${KEY_VARIABLE} instead, or use .env")
-    settings = load(ModelSettings, None, overrides)
-    given = {name: value for name, value in (("name", model), ("base_url", base_url), ("pool", pool)) if value}
-    # Validated together: a copy would take anything.
-    return ModelSettings(**{**settings.model_dump(exclude_unset=True), **given})
+    flags = (("name", model, "--model"), ("base_url", base_url, "--base-url"), ("pool", pool, "--pool"))
+    return load(ModelSettings, None, [*overrides, *(each for each in flags if each[1])])
 
 
 def _read(path: Path) -> bytes:

@@ -66,7 +66,9 @@ class RouterClient:
         except OSError as error:  # a time-out is one, too
             await self.__aexit__()
             why = f"not within {_CONNECT_S:g} s" if isinstance(error, TimeoutError) else error.strerror or error
-            raise ModelError(f"no router of models answers on {self._listen}: {why}") from error
+            raise ModelError(
+                f"no router of models answers on {self._listen}: {why}; `deskroll models up` starts one, and says where"
+            ) from error
         except BaseException:
             await self.__aexit__()
             raise
