@@ -12,6 +12,7 @@ import pytest
 
 from deskroll.errors import ConfigError, InputError
 from deskroll.report.results import Results
+from deskroll.rollout.changes import ChangedSince
 from deskroll.rollout.service_status import ServiceStatus
 from deskroll.service.config import load_service
 from deskroll.service.loop import Service
@@ -172,6 +173,30 @@ async def test_a_batch_that_was_begun_keeps_its_settings_unless_forced(services:
         await services.run(limits={"max_turns": 7}, max_batches=2)
     await services.run(limits={"max_turns": 7}, max_batches=2, force=True)
     assert sorted(services.outcomes()) == [(0, "a"), (0, "b"), (1, "c")]
+
+
+async def test_a_batch_that_was_begun_keeps_its_group_size_unless_forced(services: Services) -> None:
+    services.script("latency: 0.5\nreplies:\n  - turns: [{text: '42'}]\n")
+    services.drop("one.json", "a")
+    async with services.running(num_rollouts=1, group_size=4) as service:
+        await until(lambda: service.runtime.status().standing.done == 1, "one of four is done")
+        service.stop(now=True)
+    services.script(FAST)
+    with pytest.raises(ChangedSince, match=r"one.json, round 0, cannot go on as it was begun:\n  group_size was 4 and is 3"):
+        await services.run(group_size=3, max_batches=1)
+    await services.run(group_size=4, max_batches=1)
+    assert [each.key.sample for each in services.read().outcomes()] == [0, 1, 2, 3]
+
+
+async def test_a_batch_goes_on_with_another_group_size_where_that_is_forced(services: Services) -> None:
+    services.script(SLOW)
+    services.drop("one.json", "a")
+    async with services.running(group_size=4) as service:
+        await until(lambda: service.runtime.status().in_flight == 4, "they run")
+        service.stop(now=True)
+    services.script(FAST)
+    await services.run(group_size=3, max_batches=1, force=True)
+    assert [each.key.sample for each in services.read().outcomes()] == [0, 1, 2]
 
 
 async def test_a_source_that_cannot_be_polled_is_told_and_polled_again(services: Services) -> None:

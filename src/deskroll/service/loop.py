@@ -29,7 +29,7 @@ from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.service_status import BadBatchNote, RunningBatch, ServiceStatus
-from deskroll.service.checking import find_fault, is_closed
+from deskroll.service.checking import find_fault, is_closed, refuse_other_size
 from deskroll.service.config import PHASE, ServiceConfig
 from deskroll.service.ledger import BatchLedger, Taken
 from deskroll.service.parts import ServiceParts, open_parts
@@ -81,7 +81,7 @@ class Service:
         if not await self._models_are_ready():
             return
         self._begun = True
-        job = Job(PHASE, self._batches(), self._parts.config, self.config.group_size, folder=self._parts.folder)
+        job = Job(PHASE, self._batches(force), self._parts.config, self.config.group_size, folder=self._parts.folder)
         run = self.runtime.run(job, force=force)
         try:
             with self._within_budget():
@@ -134,7 +134,7 @@ class Service:
 
     # --- batches ---
 
-    async def _batches(self) -> AsyncIterator[Batch]:
+    async def _batches(self, force: bool) -> AsyncIterator[Batch]:
         """What the job runs: what earlier starts left first, then what comes."""
         for taken in list(self._ledger.unfinished.values()):
             tasks = await self._ledger.tasks(taken)
@@ -143,6 +143,8 @@ class Service:
             elif fault := await self._fault(TaskBatch(id=taken.id, digest=taken.digest, tasks=tasks)):
                 self._tell_bad(taken.id, fault, await self._ledger.give_up(taken, fault))
             else:
+                if not force:
+                    refuse_other_size(self.runtime.store.index, taken.round, taken.id, self.config.group_size)
                 yield await self._begin(taken, tasks, again=True)
         while (batch := await self._next_batch()) is not None:
             yield await self._begin(await self._ledger.take(batch), batch.tasks)
