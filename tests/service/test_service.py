@@ -252,7 +252,7 @@ async def test_a_model_is_asked_once_at_the_start_and_ends_nothing_later(service
             assert asked == 1, "before any batch is there"
             services.drop("one.json", "a")
             await asyncio.wait_for(service.run(), 90)
-    assert [each.score.value for each in services.outcomes().values() if each.score] == [1.0]
+    assert [each.score.value for each in services.outcomes().values()] == [1.0]
 
 
 async def test_a_service_goes_on_where_its_model_is_gone_when_a_batch_comes(services: Services) -> None:
@@ -266,7 +266,7 @@ async def test_a_service_goes_on_where_its_model_is_gone_when_a_batch_comes(serv
             await server.close()
             services.drop("one.json", "a")
             await until(lambda: part(service).done == 1, "the batch has ended")
-    assert [each.score.value for each in services.outcomes().values() if each.score] == [None]
+    assert [each.score.value for each in services.outcomes().values()] == [None]
 
 
 async def _list_models(_request: web.Request) -> web.Response:
