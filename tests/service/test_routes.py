@@ -69,6 +69,15 @@ async def test_groups_come_until_they_are_done(services: Services) -> None:
         assert await get(http, consumer="trainer") == []
 
 
+async def test_a_group_that_is_named_twice_is_noted_once(services: Services) -> None:
+    services.drop("one.json", "a")
+    async with services.running() as service, asking(service) as http:
+        (group,) = await get(http, consumer="trainer", wait=60)
+        assert await done(http, "trainer", group, group) == (200, {"consumer": "trainer", "done": 1})
+    noted = (services.folder / "results" / "service" / "consumers" / "trainer.jsonl").read_text()
+    assert noted.count('{"type":"done"') == 1
+
+
 async def test_a_consumer_that_asks_no_more_is_let_go(services: Services) -> None:
     services.drop("one.json", "a")
     await services.run(max_batches=1)
@@ -114,7 +123,8 @@ async def test_a_wait_ends_with_the_first_group_and_with_the_service(services: S
         ({"consumer": "../x"}, "a name has letters"),
         ({"consumer": "x", "wait": "soon"}, "wait is 'soon'"),
         ({"consumer": "x", "wait": "301"}, "a number from 0 to 300"),
-        ({"consumer": "x", "max": "101"}, "a number from 0 to 100"),
+        ({"consumer": "x", "max": "101"}, "a number from 1 to 100"),
+        ({"consumer": "x", "max": "0"}, "a number from 1 to 100"),
     ],
 )
 async def test_what_is_wrong_is_said(services: Services, query: dict[str, str], says: str) -> None:

@@ -106,10 +106,18 @@ def line(status: RunStatus) -> str:
 def _done(status: RunStatus) -> str:
     standing = status.standing
     if not standing.planned:
-        return "starting"
+        return _unplanned(status)
     if not standing.failed:
         return f"{standing.done}/{standing.planned} done"
     return f"{standing.done}/{standing.planned} ended, {standing.failed} unscored ({_counts(standing.unscored)})"
+
+
+def _unplanned(status: RunStatus) -> str:
+    """What it does before anything is planned; a service may do so for days."""
+    service = status.service
+    if service is None or service.running or not service.begun:
+        return "starting"
+    return "nothing is left to do" if service.draining else "waits for a batch"
 
 
 def _colour(status: RunStatus) -> str:
@@ -144,7 +152,7 @@ def progress(status: RunStatus) -> Group:
             complete_style=_colour(status),
             finished_style=_colour(status),
         ),
-        Text(f"{standing.done}/{standing.planned}" if standing.planned else "starting", style="bold"),
+        Text(f"{standing.done}/{standing.planned}" if standing.planned else _unplanned(status), style="bold"),
         Text(_times(status, elapsed), style="dim"),
     )
     table = Table.grid(padding=(0, 2))

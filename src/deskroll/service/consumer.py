@@ -106,7 +106,9 @@ class ConsumerFile:
         """These groups are done; returns when that is durable. Groups that are done at the same time share a write."""
         now = round(time.time(), 3)
         write = self._next
-        write.lines += [Done(phase=key[0], round=key[1], task=key[2], at=now) for key in keys if key not in self]
+        write.lines += [
+            Done(phase=key[0], round=key[1], task=key[2], at=now) for key in dict.fromkeys(keys) if key not in self
+        ]
         if place is not None:
             write.lines.append(place)
         await finish(self._flush(write))  # nobody may close the file under its writer

@@ -6,8 +6,9 @@
 It is one job on a runtime, whose rounds are the batches: while the last groups of one batch are under way, the next one
 is polled and planned, so that nothing stands idle. Guarantees: a batch is run once, whatever is killed, and what a
 start leaves unfinished the next one finishes first; a bad batch is named and set aside, and stops nothing; neither does
-a source that cannot be polled, nor weights that cannot be had. One that was taken and cannot go on any more (a file of
-its tasks is gone) is given up by the next start, and named as bad.
+a source that cannot be polled, nor weights that cannot be had, nor a model that answered at the start and does not now.
+One that was taken and cannot go on any more (a file of its tasks is gone) is given up by the next start, and named as
+bad; one that was begun with other settings refuses the start.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.service_status import BadBatchNote, RunningBatch, ServiceStatus
-from deskroll.service.checking import find_fault, is_closed
+from deskroll.service.checking import find_fault, is_closed, refuse_other_size
 from deskroll.service.config import PHASE, ServiceConfig
 from deskroll.service.ledger import BatchLedger, Taken
 from deskroll.service.parts import ServiceParts, open_parts
@@ -68,7 +69,7 @@ class Service:
             parts = await stack.enter_async_context(open_parts(config))
             service = cls(config, parts)
             stack.push_async_callback(service._groups.close)
-            opening = Runtime.open(parts.config, store=parts.store, sink=sink, extension=service)
+            opening = Runtime.open(parts.config, store=parts.store, sink=sink, models=parts.models, extension=service)
             service.runtime = await stack.enter_async_context(opening)
             await stack.enter_async_context(service._groups.listening(config.listen))
             yield service
@@ -81,7 +82,7 @@ class Service:
         if not await self._models_are_ready():
             return
         self._begun = True
-        job = Job(PHASE, self._batches(), self._parts.config, self.config.group_size, folder=self._parts.folder)
+        job = Job(PHASE, self._batches(force), self._parts.config, self.config.group_size, folder=self._parts.folder)
         run = self.runtime.run(job, force=force)
         try:
             with self._within_budget():
@@ -119,7 +120,7 @@ class Service:
             waiting=self._loader.waiting,
             bad=ledger.bad_count, last_bad=bad, passed=ledger.passed, next_poll=self._next_poll, trouble=self._trouble,
             draining=self._stopping.is_set(), version=self._pool.checkpoint_info().version if self._pool else "",
-            consumers=self._groups.consumers(),
+            consumers=self._groups.consumers(), begun=self._begun,
         )  # fmt: skip
 
     def _running(self) -> tuple[RunningBatch, ...]:
@@ -134,7 +135,7 @@ class Service:
 
     # --- batches ---
 
-    async def _batches(self) -> AsyncIterator[Batch]:
+    async def _batches(self, force: bool) -> AsyncIterator[Batch]:
         """What the job runs: what earlier starts left first, then what comes."""
         for taken in list(self._ledger.unfinished.values()):
             tasks = await self._ledger.tasks(taken)
@@ -143,6 +144,8 @@ class Service:
             elif fault := await self._fault(TaskBatch(id=taken.id, digest=taken.digest, tasks=tasks)):
                 self._tell_bad(taken.id, fault, await self._ledger.give_up(taken, fault))
             else:
+                if not force:
+                    refuse_other_size(self.runtime.store.index, taken.round, taken.id, self.config.group_size)
                 yield await self._begin(taken, tasks, again=True)
         while (batch := await self._next_batch()) is not None:
             yield await self._begin(await self._ledger.take(batch), batch.tasks)
@@ -219,11 +222,12 @@ class Service:
         try:
             where = await self._loader.set_aside(bad)
         except SourceError as error:
-            _log.warning("%s", error)
+            _log.warning("%s", plain(str(error), 2000))
         self._tell_bad(bad.id, bad.error, where)
 
     def _tell_bad(self, batch: str, error: str, where: str) -> None:
-        _log.warning("batch %s is bad%s: %s", batch, f", and is now {where}" if where else "", plain(error, 2000))
+        moved = f", and is now {plain(where, 2000)}" if where else ""
+        _log.warning("batch %s is bad%s: %s", plain(batch), moved, plain(error, 2000))
         self.runtime.hub.emit(BatchRefused(batch=batch, reason=as_text(error), at_path=where))
 
     # --- limits of all of it ---
@@ -259,7 +263,7 @@ class Service:
         """Wait for the service's own model servers, if it has any; False: it was told to stop before that."""
         if self._pool is None:
             return True
-        ready = asyncio.ensure_future(self._pool.ready())
+        ready = asyncio.ensure_future(self._wait_for(self._pool))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait((ready, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -270,6 +274,10 @@ class Service:
             for each in (ready, stopped):
                 each.cancel()
             await asyncio.gather(ready, stopped, return_exceptions=True)
+
+    async def _wait_for(self, pool: ModelServicePool) -> None:
+        await pool.ready()
+        await self._parts.models.answering(self._parts.config)  # once: no batch that comes later ends the service
 
     async def _load_latest_model(self) -> None:
         """Have newer weights served, where there are some; what runs goes on meanwhile."""

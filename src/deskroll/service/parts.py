@@ -12,6 +12,7 @@ from deskroll.errors import InputError, StoreError
 from deskroll.models.settings import ModelSettings
 from deskroll.models.vllm.pool import ModelServicePool
 from deskroll.rollout.folder import new_root, open_store
+from deskroll.rollout.models import Models
 from deskroll.rollout.run_budget import RunBudget
 from deskroll.service.config import OF_ONE_LIST, ServiceConfig
 from deskroll.service.ledger import BatchLedger
@@ -30,6 +31,8 @@ class ServiceParts:
     ledger: BatchLedger
     loader: TaskLoader
     pool: ModelServicePool | None
+    models: Models
+    """That answered, but for its own servers, which are only being started."""
     folder: str
     """Where the files are that tasks name."""
     budget: RunBudget
@@ -38,8 +41,13 @@ class ServiceParts:
 
 @asynccontextmanager
 async def open_parts(config: ServiceConfig) -> AsyncIterator[ServiceParts]:
-    """Open all of it, for the length of the block."""
+    """Open all of it, for the length of the block; a source or a model that cannot be asked leaves nothing behind."""
     async with AsyncExitStack() as stack:
+        open_source(config.source, Path())  # before anything is written
+        models = Models()
+        if config.models is None:
+            await stack.enter_async_context(models)
+            await models.answering(config)
         try:
             settings = config.model_dump(mode="json", exclude={*OF_ONE_LIST})
             store = await stack.enter_async_context(open_store(new_root(config), settings))
@@ -52,8 +60,10 @@ async def open_parts(config: ServiceConfig) -> AsyncIterator[ServiceParts]:
         source = open_source(config.source, aside, ledger.last.id if ledger.last else "")
         loader = await stack.enter_async_context(TaskLoader(source, ledger.knows))
         pool = await _open_pool(config, stack)
+        if pool is not None:
+            await stack.enter_async_context(models)  # which are let go before their servers are
         folder = _folder_of(config.source, source, stack)
-        yield ServiceParts(_with_pool(config, pool), store, ledger, loader, pool, folder, budget)
+        yield ServiceParts(_with_pool(config, pool), store, ledger, loader, pool, models, folder, budget)
 
 
 async def _open_pool(config: ServiceConfig, stack: AsyncExitStack) -> ModelServicePool | None:

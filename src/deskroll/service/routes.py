@@ -126,10 +126,10 @@ class GroupRoutes:
             await runner.cleanup()
 
     async def _hand_out(self, request: web.Request) -> web.Response:
-        wait = _number(request, "wait", 0.0, LONGEST_WAIT_S)
-        most = int(_number(request, "max", 1, MOST_GROUPS))
+        wait = _number(request, "wait", 0.0, least=0, most=LONGEST_WAIT_S)
+        most = int(_number(request, "max", 1, least=1, most=MOST_GROUPS))
         async with self._stream(request.query.get("consumer", "")) as stream:
-            asked = asyncio.ensure_future(stream.oldest(max(1, most), wait))
+            asked = asyncio.ensure_future(stream.oldest(most, wait))
             ended = asyncio.ensure_future(self._ended.wait())
             try:
                 await asyncio.wait((asked, ended), return_when=asyncio.FIRST_COMPLETED)
@@ -191,7 +191,7 @@ class GroupRoutes:
                 await held.stream.close()
 
 
-def _number(request: web.Request, name: str, default: float, most: float) -> float:
+def _number(request: web.Request, name: str, default: float, *, least: float, most: float) -> float:
     text = request.query.get(name)
     if text is None:
         return default
@@ -199,6 +199,6 @@ def _number(request: web.Request, name: str, default: float, most: float) -> flo
         value = float(text)
     except ValueError:
         value = -1.0
-    if not 0 <= value <= most:
-        raise InputError(f"{name} is {plain(text)!r}; allowed: a number from 0 to {most:g}")
+    if not least <= value <= most:
+        raise InputError(f"{name} is {plain(text)!r}; allowed: a number from {least:g} to {most:g}")
     return value

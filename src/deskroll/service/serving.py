@@ -44,9 +44,9 @@ class Told:
             self._put(msgspec.json.encode(event))
         if isinstance(event, BatchTaken):
             again = ", of an earlier start" if event.again else ""
-            _log.info("batch %s: %s%s, round %d", event.batch, counted(event.tasks, "task"), again, event.round)
+            _log.info("batch %s: %s%s, round %d", plain(event.batch), counted(event.tasks, "task"), again, event.round)
         elif isinstance(event, BatchEnded):
-            _log.info("batch %s: done after %s", event.batch, duration(event.seconds))
+            _log.info("batch %s: done after %s", plain(event.batch), duration(event.seconds))
 
 
 async def serve(config: ServiceConfig, *, force: bool = False, put: Callable[[bytes], None] | None = None) -> int:
