@@ -128,6 +128,7 @@ def test_servers_as_training_needs_them() -> None:
     pool = model_pool(config)
     assert pool is not None
     assert (pool.enable_lora, pool.vllm_params["logprobs_mode"]) == (True, "processed_logprobs")
+    assert pool.vllm_params["max_lora_rank"] == 32
     model = train_spec(config).model
     assert (model.name, model.logprobs_mode) == ("mine", LogprobsMode.PROCESSED)
     assert str(start_checkpoint(config)) == "m"

@@ -23,6 +23,9 @@ from deskroll.types import LogprobsMode, Task
 DEFAULT_EVAL = TaskSourceConfig(source_type=SourceType.DEMO_EVAL, limit=10)
 DEFAULT_TRAIN = TaskSourceConfig(source_type=SourceType.DEMO_TRAINING)
 _LOGPROBS = "logprobs-mode"
+_RANK = "max-lora-rank"
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""What vLLM takes for it; its own default is too small for ours."""
 
 
 def resources(config: CLIConfig) -> Resources:
@@ -115,6 +118,8 @@ def model_pool(config: CLIConfig) -> ModelPoolConfig | None:
     params = dict(config.models.vllm_params)
     if _LOGPROBS not in map(flag_name, params):
         params["logprobs_mode"] = LogprobsMode.PROCESSED.value
+    if config.lora_rank and _RANK not in map(flag_name, params):
+        params["max_lora_rank"] = next((most for most in _RANKS if most >= config.lora_rank), _RANKS[-1])
     return config.models.model_copy(
         update={
             "ckpt_path": config.models.ckpt_path or config.model_name,
