@@ -159,8 +159,14 @@ class JobRun:
         self._state.stop(now=now)
 
     async def finishing(self) -> int:
-        """How many attempts come to their end, once it was told to stop."""
-        return 0 if self._state.finishing is None else await asyncio.shield(self._state.finishing)
+        """How many attempts come to their end, once it was told to stop; none has, since they were counted."""
+        state = self._state
+        if state.finishing is None:
+            return 0
+        done, kept = state.done, await asyncio.shield(state.finishing)
+        while done != state.done:
+            done, kept = state.done, await self._engine.backend.give_back(set(state.running))
+        return kept
 
     def fail(self, error: BaseException) -> None:
         """End it with this error."""

@@ -2,7 +2,7 @@
 
 It is the source of the training job, and what the loop takes its batches from. Guarantees: no group is begun beyond the
 pace; every group that closes with a signal is in exactly one batch, or is told as withheld; batches are of the oldest
-groups first, by the order in which they were begun.
+groups first, by their weights, then by the order in which they were begun.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Feed:
         number, _ = self._in_flight.pop((group.round, group.task.id))
         if has_signal(group):
             self._closed.append((number, group))
-            self._closed.sort(key=lambda each: each[0])
+            self._closed.sort(key=lambda each: (version_of(each[1], self.step), each[0]))
             self._barren = 0
         else:
             self._barren += 1
@@ -129,7 +129,7 @@ class Feed:
         while not self._ended:
             self._withhold()
             wanted = self._pace.groups_per_batch
-            if len(self._closed) >= wanted and not self.must_wait():
+            if len(self._closed) >= wanted and not self._must_wait():
                 taken, self._passed = self._passed, Taken([])
                 taken.groups = [group for _, group in self._closed[:wanted]]
                 del self._closed[:wanted]
@@ -144,9 +144,11 @@ class Feed:
             await self._change()
         return None
 
-    def must_wait(self) -> bool:
-        """Whether the next step waits for groups that run."""
-        return self._pace.must_wait(self.step, (version for _, version in self._in_flight.values()))
+    def _must_wait(self) -> bool:
+        """Whether a step on the groups that are closed would leave others too old."""
+        running = [version for _, version in self._in_flight.values()]
+        later = [version_of(group, self.step) for _, group in self._closed[self._pace.groups_per_batch :]]
+        return self._pace.must_wait(self.step, [*running, *later])
 
     def done(self, step: int) -> None:
         """The step on the batch was taken: more may be begun."""

@@ -13,6 +13,7 @@ Both of these are a hard bound.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Iterable
 
 from deskroll.types import Record
@@ -44,11 +45,19 @@ class Pace(Record, frozen=True):
         """
         return outstanding < (self.most_behind + 1) * self.groups_per_batch
 
-    def must_wait(self, step: int, in_flight: Iterable[int]) -> bool:
-        """Whether the step after `step` waits for groups in flight, given the versions that they were begun with."""
+    def must_wait(self, step: int, left: Iterable[int]) -> bool:
+        """Whether a step on the oldest groups that are closed would be too early, given the versions of all others.
+
+        Each of those can be trained on until `most_behind` steps after its version, and a step takes a batch: where
+        more of them are due by some step than the steps until then can take, the next one has to be on older groups.
+        """
         if self.staleness is not Staleness.WAIT:
             return False
-        return any(step + 1 - version > self.most_behind for version in in_flight)
+        due = Counter(max(version + self.most_behind - step, 0) for version in left)
+        return any(
+            sum(number for after, number in due.items() if after <= steps) > steps * self.groups_per_batch
+            for steps in range(self.most_behind + 1)
+        )
 
     def withholds(self, step: int, version: int) -> bool:
         """Whether a group that was sampled with that version is too old to be trained on after so many steps.
