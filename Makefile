@@ -16,7 +16,7 @@ help:
 	@echo 'make demo      deskroll at work on embedded desktops: no key, no virtual machine'
 	@echo 'make test      the test suite                     (PYTEST_ARGS="-k pool")'
 	@echo 'make test-fast the part of it that needs no desktop, and what of the sources it covers'
-	@echo 'make test-vllm the tests of model servers with a real vLLM on CPUs (make vllm)'
+	@echo 'make test-vllm the tests of model servers and trainers with a real vLLM and torch on CPUs'
 	@echo 'make soak      500 kills, stops and clock steps  (SOAK=1: 46 of them)'
 	@echo 'make lint      ruff and mypy'
 	@echo 'make format    let ruff rewrite the sources'
@@ -43,7 +43,7 @@ test-fast:
 
 test-vllm: vllm
 	@scripts/prepare dev
-	@scripts/test --vllm -s tests/vllm $(PYTEST_ARGS)
+	@scripts/test --vllm -s tests/vllm tests/train/vllm $(PYTEST_ARGS)
 
 soak:
 	@scripts/prepare dev local network demo test

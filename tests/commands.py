@@ -21,6 +21,7 @@ from pathlib import Path
 _LONGEST_S = 150
 _WARM = (
     "deskroll.cli.run", "deskroll.cli.run_plan", "deskroll.conduct.run", "deskroll.cli.status",
+    "deskroll.cli.train", "deskroll.cli.train_plan", "deskroll.train.scripted",
     "deskroll.envs.math", "deskroll.envs.osworld.env", "deskroll.agents.chat",
     "deskroll.desktops.providers.sim.provider",
 )  # fmt: skip

@@ -35,20 +35,21 @@ THOROUGH = (
     "rollout/test_plug_in_files", "rollout/test_pool_gone", "rollout/test_process", "rollout/test_stops",
     "rollout/test_storage", "rollout/test_traces", "rollout/test_watchdog", "seeds", "service/test_nothing_lost",
     "store/test_objects", "suites", "test_bad_input", "test_cli", "test_completing", "test_examples", "test_guide",
-    "test_plugins_page", "test_service_page", "x11",
+    "test_plugins_page", "test_service_page", "train/test_bad_train_input", "x11",
 )  # fmt: skip
 """What paths of tests begin with that `--fast` leaves out: real desktops, sandboxes, many processes, minutes."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="leave out what needs a desktop or takes long")
-    parser.addoption("--vllm", action="store_true", help="also tests/vllm: real model servers (make test-vllm)")
+    parser.addoption("--vllm", action="store_true", help="also what needs .venv-vllm (make test-vllm)")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Real model servers take minutes, and 3 GB to install: only where they are asked for."""
+    here = Path(__file__).parent
     asked = config.getoption("--vllm")
-    return True if collection_path == Path(__file__).parent / "vllm" and not asked else None
+    return True if collection_path in (here / "vllm", here / "train" / "vllm") and not asked else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

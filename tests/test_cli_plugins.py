@@ -27,6 +27,7 @@ TARGETS = {
     "backend": "deskroll.rollout.backends.inline:InlineBackend",
     "action_space": "deskroll.envs.osworld.spaces:Pyautogui",
     "observation": "not_there:Observation",
+    "trainer": "deskroll.train.scripted:ScriptedTrainer",
 }
 
 
@@ -37,7 +38,9 @@ def test_every_built_in_one_is_listed(deskroll: Commands, env: dict[str, str], t
     assert {(each["kind"], each["name"]) for each in listed} == {
         (kind, entry.name) for kind in KINDS for entry in TABLE[kind]
     }
-    assert {(each["source"], each["lacks"], each["problem"]) for each in listed} == {("built in", "", "")}
+    assert {(each["source"], each["problem"]) for each in listed} == {("built in", "")}
+    assert all("make vllm" in each["lacks"] for each in listed if each["lacks"])
+    assert {each["name"] for each in listed if each["lacks"]} <= {"grpo-local"}
     shown = deskroll("plugins", "ls", "--kind", "model", cwd=tmp_path, env=env)
     assert [line.split()[0] for line in shown.out.splitlines()] == ["kind", "model", "anthropic", "scripted"]
 
@@ -58,7 +61,7 @@ def test_plug_ins_of_each_kind_say_where_they_are_from_and_what_they_lack(env: d
     assert mine["agent"]["lacks"] == "agent sunk needs a boat: pip install boat"
     assert "not_there" in mine["observation"]["problem"]
     good = [kind for kind in KINDS if kind not in ("agent", "observation")]
-    assert [mine[kind]["lacks"] + mine[kind]["problem"] for kind in good] == [""] * 5
+    assert [mine[kind]["lacks"] + mine[kind]["problem"] for kind in good] == [""] * 6
     assert "pip install boat" in shown
     assert "my-parts 3" in shown
 

@@ -183,7 +183,7 @@ def test_a_group_that_its_policy_closes_early_is_no_failure_of_the_run(
     command = [*QUICK, "--group-size", "4", "--num-rollouts", "1", "--limit", "1", "--set", "policy.no_signal_after=2"]
     ended = deskroll(*command, "--set", "run_id=one", cwd=place, env=env)
     assert ended.code == 0, ended.err
-    assert "2 episodes were given up by the policy of their group" in ended.out
+    assert "2 episodes were given up by the group's policy" in ended.out
     assert "go on with" not in ended.err
     assert [line["success"] for line in results(place / "results/one")] == [True, True, None, None]
     refused = deskroll(*QUICK, "--set", "policy=min_viable", cwd=place, env=env)

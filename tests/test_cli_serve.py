@@ -28,6 +28,33 @@ def test_what_is_wrong_is_said_in_a_line(deskroll: Commands, tmp_path: Path, env
     assert "deskroll serve service.yaml" in deskroll("serve", "--help", cwd=tmp_path, env=env).out
 
 
+def test_a_start_that_fails_leaves_nothing(deskroll: Commands, tmp_path: Path, env: dict[str, str]) -> None:
+    served = Served(tmp_path)
+    served.drop("one.jsonl", [task("a")])
+    for setting, says in (
+        ("model.name=scripted:nosuch.yaml", "nosuch.yaml"),
+        ("model={name: m, base_url: 'http://127.0.0.1:9/v1'}", "127.0.0.1:9"),
+        ("source=nowhere", "there is no folder"),
+    ):
+        ended = deskroll("serve", "service.yaml", "--set", setting, cwd=tmp_path, env=env)
+        assert ended.code == 2, ended.err
+        assert says in ended.err
+        assert "Traceback" not in ended.err
+        assert not (tmp_path / "results").exists()
+
+
+def test_a_name_that_breaks_lines_breaks_none(deskroll: Commands, tmp_path: Path, env: dict[str, str]) -> None:
+    served = Served(tmp_path)
+    served.drop("odd\nZ.json", "[")
+    os.utime(served.inbox / "odd\nZ.json", (1, 1))  # it is the first
+    served.drop("one\nY.jsonl", [task("a")])
+    ended = deskroll("serve", "service.yaml", "--set", "max_batches=1", cwd=tmp_path, env=env)
+    assert ended.code == 0, ended.err
+    assert "batch odd Z.json is bad" in ended.err
+    assert "batch one Y.jsonl: 1 task, round 0" in ended.err
+    assert "batch one Y.jsonl: done after" in ended.err
+
+
 def test_from_start_to_second_ctrl_c(tmp_path: Path, runtime_folder: Path) -> None:
     served = Served(tmp_path)
     (tmp_path / "answers.yaml").write_text("latency: 1000\nreplies:\n  - turns: [{text: '42'}]\n")

@@ -49,9 +49,10 @@ def test_the_layers_are_drawn_as_they_are() -> None:
     assert [set(row.split()) for row in drawn] == list(reversed(ROWS))
 
 
-def test_the_page_of_settings_is_made_from_them() -> None:
+@pytest.mark.parametrize(("page", "made_by"), [("settings.md", "page"), ("train-settings.md", "train_page")])
+def test_a_page_of_settings_is_made_from_them(page: str, made_by: str) -> None:
     made = subprocess.run(
-        [sys.executable, "-c", "import runpy; print(runpy.run_path('scripts/settings-page')['page'](), end='')"],
+        [sys.executable, "-c", f"import runpy; print(runpy.run_path('scripts/settings-page')['{made_by}'](), end='')"],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    assert (ROOT / "docs" / "settings.md").read_text() == made.stdout, "run `make format`, which writes it"
+    assert (ROOT / "docs" / page).read_text() == made.stdout, "run `make format`, which writes it"

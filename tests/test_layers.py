@@ -36,7 +36,8 @@ ROWS: Sequence[set[str]] = (
     {"envs", "agents", "report", "export"},
     {"rollout"},
     {"conduct"},
-    {"viewer", "service", "train", "testing"},
+    {"viewer", "service", "train"},
+    {"testing"},
     {"cli"},
 )
 # Within desktops/, from the bottom up: the driver knows no guest, the guest no provider, and none of them
@@ -60,12 +61,13 @@ SDK_HOMES = {
     "docx": "envs.osworld.evaluate.native.documents", "openpyxl": "envs.osworld.evaluate.native.sheets",
     "pptx": "envs.osworld.evaluate.native.slides", "pypdf": "envs.osworld.evaluate.native.pdfs",
     "tinker": "train.tinker", "tinker_cookbook": "train.tinker", "verl": "train.verl",
+    "torch": "train.grpo", "transformers": "train.grpo", "peft": "train.grpo", "safetensors": "train.grpo",
 }  # fmt: skip
 
 # What `deskroll --help` must not wait for.
 HEAVY = (
     "aiohttp", "pydantic", "rich", "numpy", "Xlib", "PIL", "av", "dbus_fast", "mss", "openpyxl", "docx", "pptx",
-    "pypdf",
+    "pypdf", "torch",
 )  # fmt: skip
 
 
@@ -291,6 +293,7 @@ def test_imports_go_down_only() -> None:
         ("desktops/pool.py", "import docker"),
         ("desktops/providers/sim.py", "def boot():\n    from boto3.session import Session"),
         ("rollout/engine.py", "import ray.util"),
+        ("train/loop.py", "import torch"),
         ("helpers.py", ""),
     ],
 )
@@ -312,6 +315,7 @@ def test_a_forged_fault_is_found(tmp_path: Path, path: str, source: str) -> None
         ("desktops/providers/docker.py", "import docker\nfrom deskroll.desktops.guest import client"),
         ("desktops/guest/server.py", "from deskroll.desktops.x11 import capture\nimport deskroll.types"),
         ("rollout/backends/ray.py", "import ray\nimport deskroll.errors"),
+        ("train/grpo/loss.py", "import torch\nfrom transformers import AutoModel"),
         ("models/raymond.py", "import raymond, dockerfile"),
     ],
 )

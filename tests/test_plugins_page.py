@@ -22,7 +22,7 @@ def test_every_kind_is_on_the_page_with_its_base() -> None:
         module, _, name = base.partition(":")
         place = module.removesuffix(".base") if kind in ("env", "agent", "backend") else module
         assert f"| `{kind}` | `{place}.{name}`" in PAGE
-    assert len(KINDS) == 7
+    assert len(KINDS) == 8
 
 
 def test_the_action_space_and_the_observation(deskroll: Commands, env: dict[str, str], tmp_path: Path) -> None:

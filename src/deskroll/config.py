@@ -333,6 +333,8 @@ def _mistake(model_cls: type[BaseModel], document: _Document, details: ErrorDeta
         problem = f"there is no such field; {hint}allowed: {', '.join(dict.fromkeys(names))}"
     elif kind == "missing":
         problem = "it is required, and missing"
+    elif kind == "model_type":  # which names a class of ours
+        problem = "input should be fields with their values" + _given(_annotations(model_cls, loc), details["input"])
     elif kind == "tuple_type":  # which files have no word for
         problem = "input should be a list" + _given(_annotations(model_cls, loc), details["input"])
     else:

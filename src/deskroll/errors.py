@@ -10,6 +10,7 @@
     ├── BackendLost                  nothing can run episodes any more: the run stops, and can be resumed
     ├── BackgroundLost               background work died: what it serves, say a run, ends with it
     ├── JobStopped                   somebody else stopped a job before its end: what was done is kept
+    ├── TrainerError                 a trainer cannot take a step, or its process died: the step is lost, not the run
     ├── StoreError                   the run's folder cannot be written or read: full, read-only, broken, in use
     └── Failure classes, recorded on the episode as `FailureClass`:
         ├── AgentError               agent      the agent's own code or output
@@ -167,6 +168,10 @@ class MissingDependency(DeskrollError):
 
 class StoreError(DeskrollError):
     """A run's folder cannot be written or read; the run stops, and what was done is kept."""
+
+
+class TrainerError(DeskrollError):
+    """A trainer cannot load, take a step or save, or its process died; nobody's episode has failed."""
 
 
 class BackendLost(DeskrollError):
@@ -395,3 +400,19 @@ def _is_ours(trace: TracebackType) -> bool:
 _OURS = f"{Path(__file__).parent}/"
 _PYTHON = f"{Path(os.__file__).parent}/"
 _IMPORTING = ("<frozen importlib", f"{_PYTHON}importlib/")
+
+
+def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The error of several that says most: what stopped the work, not what followed from it; a bug as it is."""
+    flat: list[BaseException] = []
+    stack: list[BaseException] = [errors]
+    while stack:
+        error = stack.pop()
+        if isinstance(error, BaseExceptionGroup):
+            stack.extend(error.exceptions)
+        else:
+            flat.append(error)
+    if len(flat) > 1 and not all(isinstance(each, DeskrollError) for each in flat):
+        return errors
+    telling = StoreError | BackendLost | BackgroundLost | ConfigError
+    return next((each for each in flat if isinstance(each, telling)), flat[0])

@@ -6,10 +6,11 @@ Flags of commands, their help and the tables of docs/settings.md are made from t
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -49,15 +50,20 @@ def describe(model: type[BaseModel], path: str) -> Described:
     return _described(model, name, path)
 
 
-def describe_all(model: type[BaseModel], prefix: str = "") -> Iterator[Described]:
-    """Every field, those of settings inside it after it; where two are of one kind, after the first."""
+def describe_all(model: type[BaseModel], prefix: str = "", closed: Collection[str] = ()) -> Iterator[Described]:
+    """Every field, those of settings inside it after it; where two are of one kind, after the first.
+
+    Of those that are `closed`, by their paths, nothing that is inside.
+    """
     known = set()
     for name in model.model_fields:
         found = _described(model, name, f"{prefix}{name}")
         yield found
+        if found.path in closed:
+            continue
         if isinstance(found.kind, type) and issubclass(found.kind, BaseModel) and found.kind not in known:
             known.add(found.kind)
-            yield from describe_all(found.kind, f"{prefix}{name}.")
+            yield from describe_all(found.kind, f"{prefix}{name}.", closed)
 
 
 def plain_kind(annotation: object) -> object:
@@ -88,6 +94,7 @@ def _text_of(model: type[BaseModel], name: str) -> str:
     return inspect.cleandoc(getattr(kind, "__doc__", None) or "").partition("\n")[0]
 
 
+@functools.cache
 def _texts(kind: type) -> dict[str, str]:
     """The text below each field of a class."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
@@ -101,14 +108,15 @@ def _texts(kind: type) -> dict[str, str]:
     return found
 
 
-def table(model: type[BaseModel], base: type[BaseModel] | None = None) -> str:
+def table(model: type[BaseModel], base: type[BaseModel] | None = None, *, closed: Collection[str] = ()) -> str:
     """Every field, as a table in Markdown; one that only holds others stands above them with what they are.
 
-    `base`: a class that the model is made from; only what is the model's own is there then.
+    `base`: a class that the model is made from; only what is the model's own is there then. `closed`: fields whose own
+    fields are not shown.
     """
     rows = ["| setting | default | is |", "|---|---|---|"]
     own = [*inspect.get_annotations(model)] if base is not None else [*model.model_fields]
-    for each in (each for each in describe_all(model) if each.path.partition(".")[0] in own):
+    for each in (each for each in describe_all(model, closed=closed) if each.path.partition(".")[0] in own):
         default = f"`{each.shown_default}`" if each.shown_default else ""
         rows.append(f"| `{each.path}` | {default} | {each.text.replace('|', chr(92) + '|')} |")
     return "\n".join(rows) + "\n"

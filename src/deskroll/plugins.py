@@ -1,9 +1,9 @@
 """Plugin: the one contract of everything that can be chosen by name.
 
-A plug-in is a class made from the base of its kind: `Provider`, `Env`, `Agent`, `ModelPlugin`, `Backend`, `ActionSpace`
-or `ObservationType`. It has a class of settings; what it must say is abstract in the base, and what it may say is
-declared there with a default, so that nobody ever asks whether a method is there. `deskroll.testing` holds a suite for
-each kind, which an author runs against their own.
+A plug-in is a class made from the base of its kind: `Provider`, `Env`, `Agent`, `ModelPlugin`, `Backend`,
+`ActionSpace`, `ObservationType` or `Trainer`. It has a class of settings; what it must say is abstract in the base, and
+what it may say is declared there with a default, so that nobody ever asks whether a method is there. `deskroll.testing`
+holds a suite for each kind, which an author runs against their own.
 """
 
 from __future__ import annotations

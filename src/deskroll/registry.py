@@ -1,4 +1,4 @@
-"""Names of the parts that can be chosen: the seven kinds of plug-in (`plugins.py`), and suites of tasks.
+"""Names of the parts that can be chosen: the eight kinds of plug-in (`plugins.py`), and suites of tasks.
 
 Owns the one table of what deskroll brings along, and the four ways to name a part: its short name in the
 table, the name of an entry point in the group `deskroll.<kind>` (plug-ins), a path `package.module:Attribute`, or a
@@ -96,6 +96,14 @@ TABLE: Mapping[str, tuple[Entry, ...]] = {
             summary="the screen with numbered boxes",
         ),
     ),
+    "trainer": (
+        Entry(
+            "grpo-local",
+            "deskroll.train.grpo.trainer:GrpoTrainer",
+            summary="GRPO with torch on this machine: CPU or one GPU, all weights or LoRA",
+        ),
+        Entry("scripted", "deskroll.train.scripted:ScriptedTrainer", summary="takes its time and writes any numbers"),
+    ),
     "suite": (
         Entry("desk", "deskroll.suites:DESK", summary="tasks on Debian's own programs, offline, with their solutions"),
     ),
@@ -109,6 +117,7 @@ BASES: Mapping[str, str] = {
     "backend": "deskroll.rollout.backends.base:Backend",
     "action_space": "deskroll.envs.osworld.action_space:ActionSpace",
     "observation": "deskroll.envs.osworld.observation:ObservationType",
+    "trainer": "deskroll.train.base:Trainer",
 }
 """The class that plug-ins of each kind are made from."""
 KINDS = tuple(BASES)

@@ -176,8 +176,8 @@ class Completion(Record, frozen=True):
     logprobs: tuple[float, ...] | None = None
     model: str = ""
     version: str = ""
-    """Of the weights: what a router or a header of the answer says; empty: nobody said. In steps that were stored
-    before there was `fingerprint`, it may be that."""
+    """Of the weights: what a router or a header of the answer says; empty: nobody said, or can say any more. In
+    steps that were stored before there was `fingerprint`, it may be that."""
     version_end: str = ""
     """Of the weights that gave its last token, where they changed while it was generated; empty: they did not."""
     fingerprint: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict
@@ -27,6 +28,8 @@ from deskroll.models.base import ANY_CALL, ModelCall
 from deskroll.models.plugin import ModelPlugin
 from deskroll.rollout.backends.inline import InlineBackend
 from deskroll.rollout.orders import Order
+from deskroll.train.base import StepReport, TrainBatch
+from deskroll.train.scripted import ScriptedTrainer
 from deskroll.types import Completion, Decision, Episode, EpisodeKey, Observation, Score, Tool, ToolRequest
 
 
@@ -218,6 +221,34 @@ class Astray(SetOfMarks):
         return Shown(screenshot=seen.screenshot, marks=((9999, 9999),))
 
 
+class Restless(ScriptedTrainer):
+    """Learns from nothing."""
+
+    def step(self, batch: TrainBatch) -> StepReport:
+        self._number += 1
+        return StepReport()
+
+
+class Careless(ScriptedTrainer):
+    """Its tensors have other names."""
+
+    def save(self, folder: Path) -> None:
+        super().save(folder)
+        for file in folder.glob("model*.safetensors"):
+            file.write_bytes(file.read_bytes().replace(b'"norm"', b'"nrom"'))
+
+
+class Amnesiac(ScriptedTrainer):
+    """Does not know what it had learned."""
+
+    def save_state(self, folder: Path) -> None:
+        pass
+
+    def open(self, checkpoint: Path, state: Path | None) -> None:
+        super().open(checkpoint, None)
+        self._number = 7
+
+
 FOUND_BY = {
     "agent": {
         Loosened: "test_its_options_are_read_and_cannot_be_changed",
@@ -254,6 +285,11 @@ FOUND_BY = {
     "observation": {
         Blind: "test_something_is_shown",
         Astray: "test_a_tree_that_is_missing_or_broken_is_no_crash",
+    },
+    "trainer": {
+        Restless: "test_a_batch_without_signal_changes_no_weight",
+        Careless: "test_what_it_saves_a_server_takes_in_place_of_what_it_began_with",
+        Amnesiac: "test_it_goes_on_from_what_it_saved_as_if_it_had_not_stopped",
     },
 }
 """By kind: each plug-in, and the check that must fail for it."""

@@ -102,10 +102,17 @@ def test_observations() -> None:
     passes("observation", *names_of("observation"))
 
 
+def test_trainers() -> None:
+    passes("trainer", "scripted")  # the other one needs torch: tests/train/vllm
+    assert set(names_of("trainer")) == {"scripted", "grpo-local"}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_broken_one_is_found_by_the_check_that_is_about_it(kind: str) -> None:
     targets = {f"tests.contract.broken:{each.__name__}": check for each, check in FOUND_BY[kind].items()}
     more = ("--plugin-options", '{"name": "m"}') if kind == "model" else ()
+    if kind == "trainer":  # each check starts processes
+        more = ("-k", " or ".join(targets.values()))
     code, said = suite(kind, *targets, more=more)
     assert code == 1, said
     failed = re.findall(r"^FAILED \S*::(\w+)\[(?:\S*-)?(tests\.contract\.broken:\w+)(?:-\S*)?\]", said, re.MULTILINE)

@@ -34,3 +34,12 @@ async def test_a_change_between_two_waits_is_not_missed(tmp_path: Path) -> None:
 async def test_where_nothing_can_be_told_the_wait_has_an_end(tmp_path: Path) -> None:
     async with FolderWatch(tmp_path / "nowhere") as watch:
         assert await watch.wait(0.01) is False
+
+
+async def test_only_changes_of_what_concerns_it_wake(tmp_path: Path) -> None:
+    async with FolderWatch(tmp_path, lambda name: name == "tasks.json") as watch:
+        (tmp_path / "log.txt").write_text("more and more")
+        assert await watch.wait(0.05) is False
+        (tmp_path / "log.txt").write_text("and more")
+        (tmp_path / "tasks.json").write_text("{}")
+        assert await watch.wait(60) is True

@@ -53,6 +53,25 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
+THREADS = """
+import asyncio, sys, time
+from deskroll.rollout.backends.busy import BusyMeter
+from deskroll.store import Storage
+
+def spin():
+    until = time.thread_time() + 0.3
+    while time.thread_time() < until:
+        pass
+
+async def main(folder):
+    meter, begun = BusyMeter(Storage.at(folder)), time.monotonic()
+    await asyncio.gather(asyncio.to_thread(spin), asyncio.to_thread(spin))
+    print(meter.read() * (time.monotonic() - begun))
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
 @pytest.mark.parametrize(("how", "least", "most"), [("spinning", 0.8, 1.2), ("idle", 0.0, 0.5)])
 def test_a_process_that_computes_is_busy_and_one_that_waits_is_not(
     how: str, least: float, most: float, tmp_path: Path
@@ -65,6 +84,12 @@ def test_one_that_waits_for_its_disk_is_busy(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITE, str(tmp_path)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=90)
     assert 0.5 <= float(done.stdout) <= 1.2
+
+
+def test_one_that_computes_in_threads_is_busy(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", THREADS, str(tmp_path)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=90)
+    assert float(done.stdout) >= 0.55, "of the 0.6 seconds that they took"
 
 
 def test_what_child_processes_use_cannot_be_told(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ async def test_stop_gives_back_what_has_no_desktop_yet(runs: Runs) -> None:
         work = asyncio.create_task(session.run())
         await until(lambda: session.status().stages == {"model": 2, "desktop": 6}, "two have a desktop")
         session.stop()
-        assert await session.finishing() == 2
+        assert "2 episodes under way will finish, 6 left for a resume" in await session.farewell()
         outcomes = await work
     run = runs.read()
     assert [each.score.value for each in outcomes] == [1.0] * 2

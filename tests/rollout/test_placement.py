@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deskroll.rollout.backends.placement import FULL, LIGHT, TOGETHER, LoadGauge, WorkerLoad, choose_worker
+from deskroll.rollout.backends.placement import FULL, LARGE, LIGHT, TOGETHER, LoadGauge, WorkerLoad, choose_worker
 
-LOADS = st.builds(WorkerLoad, st.integers(0, 200), st.none() | st.floats(0, 2))
+LOADS = st.builds(WorkerLoad, st.integers(0, 200), st.none() | st.floats(0, 2), st.floats(0, 1.5))
 
 
 def place(loads: list[WorkerLoad], attempts: int) -> list[int]:
@@ -39,11 +39,28 @@ def test_few_that_compute_are_never_put_on_one_core(share: float | None) -> None
     assert place([WorkerLoad(2, share), WorkerLoad(0), WorkerLoad(0)], 4) == [2, 2, 2]
 
 
+def test_none_is_added_to_those_whose_worker_has_much_of_its_memory() -> None:
+    large, small = WorkerLoad(20, 0.005, LARGE), WorkerLoad(18, 0.005, LARGE * 0.9)
+    assert place([large, small, WorkerLoad(0)], 10) == [20, 28, 0]
+    assert place([large, WorkerLoad(0), WorkerLoad(0)], 4) == [20, 2, 2]
+
+
+def test_memory_is_known_until_it_is_looked_at_again() -> None:
+    gauge = LoadGauge(0.0)
+    gauge.weigh(0.75)
+    gauge.count(10, 0.0)
+    gauge.measure(0.1, 1.0)
+    gauge.forget()
+    assert gauge.load == WorkerLoad(10, None, 0.75)
+    gauge.weigh(0.25)
+    assert gauge.load == WorkerLoad(10, None, 0.25)
+
+
 @given(st.lists(LOADS, min_size=1, max_size=8))
 def test_the_one_that_is_chosen_has_room_or_the_fewest(loads: list[WorkerLoad]) -> None:
     chosen = loads[choose_worker(loads)]
     fewest = chosen.attempts == min(load.attempts for load in loads)
-    light = chosen.share is not None and chosen.share <= LIGHT
+    light = chosen.share is not None and chosen.share <= LIGHT and chosen.memory < LARGE
     room = light and chosen.attempts < TOGETHER and (chosen.attempts + 1) * (chosen.share or 0.0) <= FULL
     assert fewest or room
     if room:

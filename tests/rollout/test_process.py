@@ -6,6 +6,7 @@ import asyncio
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 
 from deskroll.errors import FailureClass, WorkerLost
 from deskroll.rollout.backends.process import ProcessBackend
+from deskroll.rollout.backends.wire import Channel
+from deskroll.rollout.backends.worker_handle import WorkerHandle
 from deskroll.rollout.backends.zygote import WorkerZygote
 from deskroll.rollout.config import WorkerSettings
 from deskroll.rollout.orders import Order, WorkerSetup
@@ -46,6 +49,19 @@ async def test_a_worker_that_fails_once_is_replaced_and_its_episode_ends_well(
     assert len(lost) == 1
     assert lost[0].failure is not None
     assert said in lost[0].failure.message
+
+
+async def test_what_a_worker_has_of_its_memory_is_part_of_its_load() -> None:
+    ours, theirs = socket.socketpair()
+    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    ended.set_result(0)  # so that nothing is ever killed here
+    channel = await Channel.over(ours)
+    handle = WorkerHandle(os.getpid(), channel, ended, isolated=False)
+    handle.check_memory(2 * handle.rss_mb())
+    assert handle.load.memory == pytest.approx(0.5, abs=0.2)
+    assert handle.killed_for == ""
+    await channel.close()
+    theirs.close()
 
 
 async def test_a_hanging_worker_says_where_it_hung(runs: Runs, caplog: pytest.LogCaptureFixture) -> None:

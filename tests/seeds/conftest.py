@@ -56,7 +56,7 @@ class Checkout:
 
     def __init__(self, folder: Path, server: str, runtime: Path) -> None:
         self.folder = folder
-        for name in ("src", "data", "benchmarks"):
+        for name in ("src", "data", "benchmarks", "tinker_cookbook"):
             (folder / name).symlink_to(ROOT / name)
         self.env = clean_environment(runtime, OPENAI_BASE_URL=server, OPENAI_API_KEY="sk-test")
         self.env["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -140,7 +140,55 @@ config = ParallelRolloutConfig(
 # 运行
 results = run_parallel_rollout(config, benchmark)
 """  # noqa: W293  (as it is written)
-PYTHON = {"000": [OSWORLD_IN_CODE], "001": []}
+TRAIN = r"""
+python tinker_cookbook/recipes/cua_rl/core/train.py \
+  --max-concurrent-rollouts 8 \
+  --model-name "Qwen/Qwen3-VL-30B-A3B-Instruct" \
+  --other-params...
+"""
+"""The last line stands for one's own."""
+TRAIN_LARGE_EVALUATION = r"""
+python tinker_cookbook/recipes/cua_rl/core/train.py \
+  --max-concurrent-rollouts 5 \
+  --eval-tasks '{"source_type": "demo_eval", "limit": 20}'
+"""
+TRAIN_SMALL = r"""
+python tinker_cookbook/recipes/cua_rl/core/train.py \
+  --max-concurrent-rollouts 2 \
+  --group-size 4 \
+  --groups-per-batch 2
+"""
+SHELL["004"] = [TRAIN, TRAIN_LARGE_EVALUATION, TRAIN_SMALL]
+OTHER_PARAMS = " \\\n  --other-params..."
+"""What a command is run without."""
+
+TRAIN_FIELD = """
+max_concurrent_rollouts: int = 8  # 默认值为 8
+"""
+TRAIN_IN_CODE = """
+from tinker_cookbook.recipes.cua_rl.core.train import CLIConfig, cli_main
+import asyncio
+
+config = CLIConfig(
+    model_name="Qwen/Qwen3-VL-30B-A3B-Instruct",
+    max_concurrent_rollouts=8,  # 设置最大并发为 8
+    group_size=4,
+    groups_per_batch=2,
+    # ... 其他配置
+)
+
+asyncio.run(cli_main(config))
+"""
+TRAIN_SEMAPHORE = """
+# 在 cli_main 中创建全局 semaphore
+_rollout_semaphore = asyncio.Semaphore(cli_config.max_concurrent_rollouts)
+
+# 在每个 rollout 中使用
+async with _rollout_semaphore:
+    result = await do_actual_rollout(...)
+"""
+"""How the document's own code works; nothing to run."""
+PYTHON = {"000": [OSWORLD_IN_CODE], "001": [], "004": [TRAIN_FIELD, TRAIN_IN_CODE, TRAIN_SEMAPHORE]}
 
 
 def fenced(name: str, language: str) -> list[str]:

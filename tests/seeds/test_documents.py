@@ -15,7 +15,7 @@ VMWARE = {"DESKROLL_PROVIDER": "local"}
 
 
 @pytest.mark.skipif(not documents.SHARED.exists(), reason="the documents are not at hand")
-@pytest.mark.parametrize("name", ["000", "001"])
+@pytest.mark.parametrize("name", ["000", "001", "004"])
 def test_the_list_is_complete(name: str) -> None:
     assert documents.fenced(name, "bash") == [each.strip() for each in documents.SHELL[name]]
     assert documents.fenced(name, "python") == [each.strip() for each in documents.PYTHON[name]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,13 +11,17 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
 from deskroll.errors import InputError
 from deskroll.rollout.asking import find_live
 from deskroll.service.loop import Service
+from deskroll.service.routes import GroupRoutes
 from deskroll.service.stream import GroupStream
 from tests.rollout.conftest import until
 from tests.service.conftest import Services
+from tests.waiting import eventually
 
 
 @asynccontextmanager
@@ -64,6 +69,41 @@ async def test_groups_come_until_they_are_done(services: Services) -> None:
         assert await get(http, consumer="trainer") == []
 
 
+async def test_a_group_that_is_named_twice_is_noted_once(services: Services) -> None:
+    services.drop("one.json", "a")
+    async with services.running() as service, asking(service) as http:
+        (group,) = await get(http, consumer="trainer", wait=60)
+        assert await done(http, "trainer", group, group) == (200, {"consumer": "trainer", "done": 1})
+    noted = (services.folder / "results" / "service" / "consumers" / "trainer.jsonl").read_text()
+    assert noted.count('{"type":"done"') == 1
+
+
+async def test_a_consumer_that_asks_no_more_is_let_go(services: Services) -> None:
+    services.drop("one.json", "a")
+    await services.run(max_batches=1)
+    async with Service.open(services.config()) as service:
+        routes = GroupRoutes(service.runtime.store, idle_s=0.05)
+        app = web.Application()
+        app.router.add_routes(routes.routes())
+        async with TestClient(TestServer(app)) as http:
+            for _ in range(2):
+                answer = await http.get("/groups", params={"consumer": "trainer"})
+                assert [each["task"] for each in (await answer.json())["groups"]] == ["a"]
+            await until(lambda: routes.consumers() == (), "its time is over")
+
+            async def found() -> GroupStream | None:
+                stream = GroupStream(service.runtime.folder, "trainer")
+                with contextlib.suppress(InputError):  # it is being closed
+                    await stream.open()
+                    return stream
+                return None
+
+            await (await eventually(found, "the name is free")).close()
+            answer = await http.get("/groups", params={"consumer": "trainer"})
+            assert [each["task"] for each in (await answer.json())["groups"]] == ["a"], "it may ask again"
+        await routes.close()
+
+
 async def test_a_wait_ends_with_the_first_group_and_with_the_service(services: Services) -> None:
     async with services.running() as service, asking(service) as http:
         waiting = asyncio.ensure_future(get(http, consumer="trainer", wait=300))
@@ -83,7 +123,8 @@ async def test_a_wait_ends_with_the_first_group_and_with_the_service(services: S
         ({"consumer": "../x"}, "a name has letters"),
         ({"consumer": "x", "wait": "soon"}, "wait is 'soon'"),
         ({"consumer": "x", "wait": "301"}, "a number from 0 to 300"),
-        ({"consumer": "x", "max": "101"}, "a number from 0 to 100"),
+        ({"consumer": "x", "max": "101"}, "a number from 1 to 100"),
+        ({"consumer": "x", "max": "0"}, "a number from 1 to 100"),
     ],
 )
 async def test_what_is_wrong_is_said(services: Services, query: dict[str, str], says: str) -> None:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import re
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
+from deskroll.conduct.view import line, status_view
 from deskroll.errors import ConfigError, InputError
+from deskroll.host.console import PlainConsole
+from deskroll.report.results import Results
+from deskroll.rollout.changes import ChangedSince
 from deskroll.rollout.service_status import ServiceStatus
 from deskroll.service.config import load_service
 from deskroll.service.loop import Service
@@ -46,6 +55,17 @@ async def test_each_batch_is_a_round_and_it_ends_after_so_many(services: Service
     services.drop("three.json", "c")
     await services.run(max_batches=2, group_size=2)
     assert len(services.outcomes()) == 3, "it has had its two batches"
+
+
+async def test_results_say_what_was_asked_in_each_batch(services: Services) -> None:
+    for most in (1, 2, 5):
+        for number in range(most):
+            services.drop(f"{number}.json", "sum", question=f"question {number}")
+        await services.run(max_batches=most)
+    lines = (services.folder / "results/service/results.jsonl").read_text().splitlines()
+    assert [json.loads(line)["question"] for line in lines] == [f"question {number}" for number in range(5)]
+    results = Results.read(services.folder / "results")
+    assert [results.question(each.key) for each in results.outcomes] == [f"question {number}" for number in range(5)]
 
 
 async def test_batches_that_come_later_are_run_and_shown(services: Services) -> None:
@@ -112,6 +132,42 @@ async def test_what_a_start_left_is_finished_by_the_next_one_whatever_became_of_
     await stream.close()
 
 
+async def test_a_batch_that_cannot_go_on_is_given_up_and_stops_nothing(services: Services) -> None:
+    services.script(SLOW)
+    (services.inbox / "docs").mkdir()
+    (services.inbox / "docs" / "a.txt").write_text("The answer is 42.")
+    services.drop("one.json", "a", env="rag", env_config={"corpus": "docs"})
+    async with services.running() as service:
+        await until(lambda: service.runtime.status().in_flight, "it runs")
+        service.stop(now=True)
+    services.script(FAST)
+    shutil.rmtree(services.inbox / "docs")
+    (services.inbox / "one.json").unlink()
+    services.drop("good.json", "b")
+    for _ in range(2):
+        async with Service.open(services.config(max_batches=2)) as service:
+            await asyncio.wait_for(service.run(), 90)
+            status = part(service)
+            assert (status.done, status.running, [each.id for each in status.last_bad]) == (1, (), ["one.json"])
+    assert sorted(services.outcomes()) == [(1, "b")]
+
+
+async def test_a_start_that_is_drained_finishes_what_earlier_ones_took(services: Services) -> None:
+    services.script(SLOW)
+    for name in "abc":
+        services.drop(f"{name}.json", name)
+    async with services.running() as service:
+        await until(lambda: service.runtime.status().in_flight == 3, "all run")
+        service.stop(now=True)
+    services.script(FAST)
+    async with Service.open(services.config()) as service:
+        service.stop()
+        assert "3 batches with 3 tasks left will finish" in await service.farewell()
+        assert [each.left for each in part(service).running] == [1, 1, 1]
+        await asyncio.wait_for(service.run(), 90)
+        assert (part(service).done, part(service).running) == (3, ())
+
+
 async def test_a_batch_that_was_begun_keeps_its_settings_unless_forced(services: Services) -> None:
     services.script("latency: 0.5\nreplies:\n  - turns: [{text: '42'}]\n")
     services.drop("one.json", "a", "b")
@@ -125,6 +181,45 @@ async def test_a_batch_that_was_begun_keeps_its_settings_unless_forced(services:
     assert sorted(services.outcomes()) == [(0, "a"), (0, "b"), (1, "c")]
 
 
+async def test_a_batch_that_was_begun_keeps_its_group_size_unless_forced(services: Services) -> None:
+    services.script("latency: 0.5\nreplies:\n  - turns: [{text: '42'}]\n")
+    services.drop("one.json", "a")
+    async with services.running(num_rollouts=1, group_size=4) as service:
+        await until(lambda: service.runtime.status().standing.done == 1, "one of four is done")
+        service.stop(now=True)
+    services.script(FAST)
+    with pytest.raises(
+        ChangedSince, match=r"one.json, round 0, cannot go on as it was begun:\n  group_size was 4 and is 3"
+    ):
+        await services.run(group_size=3, max_batches=1)
+    await services.run(group_size=4, max_batches=1)
+    assert [each.key.sample for each in services.read().outcomes()] == [0, 1, 2, 3]
+
+
+async def test_a_batch_goes_on_with_another_group_size_where_that_is_forced(services: Services) -> None:
+    services.script(SLOW)
+    services.drop("one.json", "a")
+    async with services.running(group_size=4) as service:
+        await until(lambda: service.runtime.status().in_flight == 4, "they run")
+        service.stop(now=True)
+    services.script(FAST)
+    await services.run(group_size=3, max_batches=1, force=True)
+    assert [each.key.sample for each in services.read().outcomes()] == [0, 1, 2]
+
+
+async def test_a_restart_with_nothing_to_do_waits_for_a_batch(services: Services) -> None:
+    services.drop("one.json", "a")
+    await services.run(max_batches=1)
+    async with Service.open(services.config()) as service:
+        assert line(service.runtime.status()).startswith("starting | ")
+    async with services.running() as service:
+        await until(lambda: part(service).next_poll is not None, "it waits")
+        assert line(service.runtime.status()).startswith("waits for a batch | 0 in flight | ")
+        out = io.StringIO()
+        PlainConsole(file=out, width=120).print(status_view(service.runtime.status()))
+        assert re.search(r"waits for a batch +\d+ s\n", out.getvalue())
+
+
 async def test_a_source_that_cannot_be_polled_is_told_and_polled_again(services: Services) -> None:
     async with services.running() as service:
         await until(lambda: part(service).next_poll is not None, "it waits")
@@ -135,6 +230,47 @@ async def test_a_source_that_cannot_be_polled_is_told_and_polled_again(services:
         services.drop("one.json", "a")
         await until(lambda: part(service).done == 1, "it goes on")
         assert part(service).trouble == ""
+
+
+async def test_a_model_is_asked_once_at_the_start_and_ends_nothing_later(services: Services) -> None:
+    asked = 0
+
+    async def say_models(request: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        return web.json_response({"data": [{"id": "mine"}]}, status=200 if asked == 1 else 500)
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response({"choices": [{"message": {"content": "42"}, "finish_reason": "stop"}]})
+
+    app = web.Application()
+    app.router.add_get("/v1/models", say_models)
+    app.router.add_post("/v1/chat/completions", answer)
+    async with TestServer(app) as server:
+        model = {"name": "mine", "base_url": str(server.make_url("/v1"))}
+        async with Service.open(services.config(model=model, max_batches=1)) as service:
+            assert asked == 1, "before any batch is there"
+            services.drop("one.json", "a")
+            await asyncio.wait_for(service.run(), 90)
+    assert [each.score.value for each in services.outcomes().values()] == [1.0]
+
+
+async def test_a_service_goes_on_where_its_model_is_gone_when_a_batch_comes(services: Services) -> None:
+    app = web.Application()
+    app.router.add_get("/v1/models", _list_models)
+    retries = {"backoff": 0.01, "model": 0}
+    async with TestServer(app) as server:
+        model = {"name": "mine", "base_url": str(server.make_url("/v1")), "retries": 0, "backoff": 0.01}
+        async with services.running(model=model, retries=retries) as service:
+            await until(lambda: part(service).next_poll is not None, "it waits")
+            await server.close()
+            services.drop("one.json", "a")
+            await until(lambda: part(service).done == 1, "the batch has ended")
+    assert [each.score.value for each in services.outcomes().values()] == [None]
+
+
+async def _list_models(_request: web.Request) -> web.Response:
+    return web.json_response({"data": [{"id": "mine"}]})
 
 
 async def test_it_stops_when_its_budget_is_used_up(services: Services) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import tempfile
 from pathlib import Path
 
@@ -30,6 +31,11 @@ def written(tmp_path: Path) -> WrittenJournal:
 async def read(stream: GroupStream) -> list[StreamedGroup]:
     """What is there and was not handed out yet."""
     return [group async for group in stream]
+
+
+def is_open(path: Path) -> bool:
+    """Whether this process has it open."""
+    return str(path) in {os.path.realpath(f"/proc/self/fd/{each}") for each in os.listdir("/proc/self/fd")}
 
 
 def stream_of(written: WrittenJournal, consumer: str = "trainer") -> GroupStream:
@@ -91,6 +97,71 @@ async def test_stopped_groups_and_records_of_superseded_coordinators_do_not_coun
         written.close("a")
         (a,) = await read(stream)
         assert [each.attempt for each in a.episodes] == [1, 2]
+
+
+async def test_records_of_superseded_coordinators_do_not_count_behind_a_place_either(written: WrittenJournal) -> None:
+    written.seal("open")
+    written.open()
+    written.finish("a")
+    async with stream_of(written) as stream:
+        (a,) = await read(stream)
+        await a.done()
+    written.close("open")
+    async with stream_of(written) as stream:
+        (group,) = await read(stream)
+        assert len(group.episodes) == 1, "it is of the time before the second start"
+        await group.done()
+    written.seal("b", 0, epoch=1)
+    written.seal("b", 1)
+    written.close("b")
+    async with stream_of(written) as stream:
+        (b,) = await read(stream)
+        assert [each.key.sample for each in b.episodes] == [1]
+
+
+async def test_a_group_that_is_withheld_is_told_as_such(written: WrittenJournal) -> None:
+    written.finish("a")
+    async with stream_of(written) as stream:
+        written.close("a", GroupEnd.WITHHELD)
+        (a,) = await read(stream)
+        assert (a.end, len(a.episodes)) == (GroupEnd.WITHHELD, 1)
+
+
+async def test_a_name_is_free_after_an_open_that_was_cancelled(written: WrittenJournal) -> None:
+    file, line = (
+        written.folder / "consumers/trainer.jsonl",
+        b'{"type":"done","phase":"p","round":%d,"task":"t","at":1.0}',
+    )
+    file.parent.mkdir()
+    file.write_bytes(b"".join(line % number + b"\n" for number in range(20_000)))  # so that it takes a while
+    stream = stream_of(written)
+    opening = asyncio.ensure_future(stream.open())
+    while not opening.done() and not is_open(file):
+        await asyncio.sleep(0)
+    opening.cancel()
+    await asyncio.wait((opening,))
+    await stream.close()
+    assert not is_open(file)
+    async with stream_of(written):
+        pass
+
+
+async def test_the_first_to_ask_may_be_several(written: WrittenJournal) -> None:
+    written.finish("a", "b", "c")
+    stream = stream_of(written)
+    found = await asyncio.gather(*(stream.next(0.0) for _ in range(3)))
+    assert sorted(each.task for each in found if each) == ["a", "b", "c"]
+    await stream.close()
+
+
+async def test_whoever_waits_hears_that_a_stream_is_closed(written: WrittenJournal) -> None:
+    stream = GroupStream(written.folder, "trainer")
+    waiting = asyncio.ensure_future(stream.next())
+    assert await stream.next(0.0) is None
+    await stream.close()
+    with pytest.raises(InputError, match="is closed"):
+        await asyncio.wait_for(waiting, 60)
+    assert not is_open(written.path)
 
 
 async def test_a_group_that_is_closed_again_comes_as_it_is_then_and_not_after_it_was_done(
@@ -206,6 +277,23 @@ async def test_a_torn_line_of_a_consumer_is_cut_off(written: WrittenJournal) -> 
         await b.done()
     async with stream_of(written) as stream:
         assert (stream.done_count, await read(stream)) == (2, [])
+
+
+async def test_a_write_that_fails_is_told_and_the_next_one_is_written(written: WrittenJournal) -> None:
+    written.finish("a", "b", "c")
+    async with stream_of(written) as stream:
+        groups = await read(stream)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+            told = await asyncio.gather(*(each.done() for each in groups[:2]), return_exceptions=True)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert [type(each) for each in told] == [StoreError, StoreError], "who shares a write hears of it"
+        for group in groups[1:]:
+            await group.done()
+    async with stream_of(written) as stream:
+        assert [each.task for each in await read(stream)] == ["a"]
 
 
 async def test_many_are_done_at_the_same_time(written: WrittenJournal) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -167,6 +168,58 @@ async def test_a_bad_file_is_named_and_set_aside(tmp_path: Path, name: str) -> N
         assert Path(where).read_bytes() == data
 
 
+@pytest.mark.parametrize("newest_only", [False, True])
+async def test_a_name_that_is_no_utf8_is_a_batch_like_any(tmp_path: Path, newest_only: bool) -> None:
+    odd, known = Path(os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.json")), Known()
+    odd.write_text(tasks("a"))
+    async with opened(tmp_path, known, newest_only=newest_only) as loader:
+        batch = good(known.take(await loader.poll_for_tasks()))
+        assert (batch.id.encode(), ids(batch)) == (rb"a\udcff.json", ["a"])
+        assert await loader.poll_for_tasks() is None
+        odd.write_text("[")
+        put(tmp_path, "b.json", tasks("b"))
+        found = [known.take(await loader.poll_for_tasks())]
+        if not newest_only:
+            found = [known.take(await loader.poll_for_tasks()), *found]
+        bad = found[0]
+        assert isinstance(bad, BadBatch)
+        assert rb"a\udcff.json" in bad.error.encode()
+        assert (await loader.set_aside(bad)).encode().endswith(rb"/bad/a\udcff.json")
+        assert not odd.exists()
+        assert ids(found[1] if not newest_only else await loader.poll_for_tasks()) == ["b"]
+
+
+async def test_a_suite_with_half_of_a_character_is_bad(tmp_path: Path) -> None:
+    (tmp_path / "examples" / "x").mkdir(parents=True)
+    put(tmp_path, "suite.json", r'{"x": ["\ud83d"]}')
+    async with opened(tmp_path) as loader:
+        bad = await loader.poll_for_tasks()
+        assert isinstance(bad, BadBatch)
+        assert bad.error.encode()
+
+
+@pytest.mark.parametrize("newest_only", [False, True])
+async def test_an_error_that_passes_makes_no_batch_bad(tmp_path: Path, newest_only: bool) -> None:
+    async with opened(tmp_path, newest_only=newest_only) as loader:
+        assert await loader.poll_for_tasks() is None
+        put(tmp_path, "a.json", tasks("a"))
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.open(tmp_path, os.O_RDONLY)
+        os.close(free)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limits[1]))  # the folder can be listed, no file read
+            with pytest.raises(SourceError, match=r"a\.json: it cannot be read: Too many open files"):
+                await loader.poll_for_tasks()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert ids(await loader.poll_for_tasks()) == ["a"]
+
+
+def test_the_query_of_an_address_is_not_shown() -> None:
+    assert SourceSettings(at="http://host/x?sig=SECRET").shown == "http://host/x"
+    assert SourceSettings(at="what?/x").shown == "what?/x"
+
+
 async def test_links_and_pipes_are_not_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret.json"
     secret.write_text(tasks("secret"))
@@ -313,6 +366,12 @@ async def test_a_file_that_names_tasks_is_a_batch_whenever_it_changes(tmp_path: 
         assert await loader.poll_for_tasks() is None, "a restart repeats nothing"
 
 
+async def test_a_log_that_grows_beside_a_file_is_nothing_new(tmp_path: Path) -> None:
+    async with opened(tmp_path / "tasks.json") as loader:
+        (tmp_path / "log.jsonl").write_text("more and more")
+        assert await loader.wait(0.05) is False
+
+
 # --- an address ---
 
 
@@ -379,7 +438,9 @@ async def test_an_address_is_asked_for_what_follows_the_last_batch(
         ({"id": "x" * 201, "tasks": []}, "over 200 characters"),
         ({"id": "a\n", "tasks": []}, "some that do not show"),
         ({"id": "../../x", "tasks": {}}, "tasks is a object; it must be a list"),
-        ({"id": "x", "tasks": []}, "there is no task in it"),
+        ({"id": "x", "tasks": []}, "/tasks: batch 'x': tasks: there is no task in it"),
+        (b'{"id": "x", "note": "\\ud83d", "tasks": []}', "it holds half of a character"),
+        (b'{"id": "\\ud83d", "tasks": []}', "some that do not show"),
         ({"id": "x", "tasks": [{"id": "a"}]}, "question is missing"),
         ({"id": "x", "tasks": [{"id": "a", "question": "?" * 200_000}]}, "it is larger than 0.1 MB"),
     ],
@@ -391,6 +452,7 @@ async def test_a_bad_answer_is_kept_aside(answers: Answers, tmp_path: Path, body
         bad = known.take(await loader.poll_for_tasks())
         assert isinstance(bad, BadBatch)
         assert says in bad.error
+        assert "http:/1" not in bad.error
         where = Path(await loader.set_aside(bad))
         assert where.parent == tmp_path / "aside"
         assert says in Path(f"{where}.error").read_text()

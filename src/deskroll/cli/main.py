@@ -31,6 +31,7 @@ _COMMANDS = {
     "compare": ("deskroll.cli.report:compare", "Two runs task by task: better, worse, and whether that may be chance."),
     "status": ("deskroll.cli.status:status", "What a live run does, what is stuck, what limits."),
     "tasks": ("deskroll.cli.tasks:tasks", "List tasks, show one, see what they need and whether they can run here."),
+    "train": ("deskroll.cli.train:train", "Train a model on tasks: baseline, steps, evaluations, under one limit."),
     "doctor": ("deskroll.cli.doctor:doctor", "What is there, what is missing, what to run."),
 }
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,8 @@ async def _serve(server: ScriptedServer, as_json: bool) -> None:
     epilog='\b\nExamples:\n  deskroll models ask "What is on this screen?" --image screen.png\n'
     '  deskroll models ask "6*7?" --base-url http://127.0.0.1:8000/v1 --model my-model\n'
     '  deskroll models ask "6*7?" --pool unix:/run/deskroll/models.sock\n'
-    '  deskroll models ask "6*7?" --set temperature=0 --prices prices.yaml'
+    '  deskroll models ask "6*7?" --set temperature=0 --prices prices.yaml\n'
+    '  deskroll models ask "6*7?" --local checkpoints/step_12 --set temperature=0'
 )
 @click.argument("text")
 @click.option("--model", default="", metavar="NAME", help="The model. Default: that of the settings.")
@@ -115,6 +117,16 @@ async def _serve(server: ScriptedServer, as_json: bool) -> None:
     "--base-url", default="", metavar="URL", help="Where it is served. Default: $OPENAI_BASE_URL, else OpenAI."
 )
 @click.option("--pool", default="", metavar="ADDRESS", help="A pool of servers, as `models up` says where it is.")
+@click.option(
+    "--local",
+    default="",
+    metavar="DIR",
+    help="A folder with a model, which is loaded for this alone: no server is asked.",
+)
+@click.option(
+    "--trainer-python", default="", metavar="FILE",
+    help="With --local: a Python that has torch and transformers. Default: that of `make vllm`.",
+)  # fmt: skip
 @click.option("--image", "images", multiple=True, type=LocalPath(), help="A PNG or JPEG to show it.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="FIELD=VALUE",
@@ -125,13 +137,11 @@ async def _serve(server: ScriptedServer, as_json: bool) -> None:
 def ask(
     *,
     text: str,
-    model: str,
-    base_url: str,
-    pool: str,
     images: tuple[Path, ...],
     overrides: tuple[str, ...],
     prices: Path | None,
     as_json: bool,
+    **where: str,
 ) -> None:
     """Ask a model one question; print the answer, then tokens, cost and time.
 
@@ -141,10 +151,16 @@ def ask(
     from deskroll.models.settings import load_env  # noqa: PLC0415
 
     load_env(Path.cwd())
-    settings = _settings(model, base_url, pool, overrides)
-    own = NO_PRICES if prices is None else load_prices(prices)
+    if where["local"]:
+        _refuse_servers(where, prices)
+    settings = _settings(where["model"], where["base_url"], where["pool"], overrides)
     shown = [(path.name, _read(path)) for path in images]
-    completion, seconds = asyncio.run(_ask(settings, own, text, shown))
+    if where["local"]:
+        asking = _ask_local(where, settings, text, images)
+    else:
+        own = NO_PRICES if prices is None else load_prices(prices)
+        asking = _ask(settings, own, text, shown)
+    completion, seconds = asyncio.run(asking)
     _tell(completion, seconds, as_json)
 
 
@@ -154,10 +170,8 @@ def _settings(model: str, base_url: str, pool: str, overrides: tuple[str, ...]) 
 
     if any(override.partition("=")[0].strip() == "api_key" for override in overrides):
         raise InputError(f"--set api_key: other users see command lines; set ${KEY_VARIABLE} instead, or use .env")
-    settings = load(ModelSettings, None, overrides)
-    given = {name: value for name, value in (("name", model), ("base_url", base_url), ("pool", pool)) if value}
-    # Validated together: a copy would take anything.
-    return ModelSettings.model_validate({**settings.model_dump(exclude_unset=True), **given})
+    flags = (("name", model, "--model"), ("base_url", base_url, "--base-url"), ("pool", pool, "--pool"))
+    return load(ModelSettings, None, [*overrides, *(each for each in flags if each[1])])
 
 
 def _read(path: Path) -> bytes:
@@ -177,6 +191,23 @@ async def _ask(
     began = time.monotonic()
     async with OpenAIModel(settings, sink=_Retries(), prices=prices) as client:
         completion = await client.complete([message.sent])
+    return completion, time.monotonic() - began
+
+
+def _refuse_servers(where: Mapping[str, str], prices: Path | None) -> None:
+    given = {"--model": where["model"], "--base-url": where["base_url"], "--pool": where["pool"], "--prices": prices}
+    if extra := [name for name, value in given.items() if value]:
+        raise InputError(f"--local asks no server: leave {', '.join(extra)} out")
+
+
+async def _ask_local(
+    where: Mapping[str, str], settings: ModelSettings, text: str, images: Sequence[Path]
+) -> tuple[Completion, float]:
+    from deskroll.train.local import ask_local  # noqa: PLC0415
+
+    began = time.monotonic()
+    folder = Path(where["local"]).expanduser()
+    completion = await ask_local(folder, text, images, settings.sampling, python=where["trainer_python"])
     return completion, time.monotonic() - began
 
 

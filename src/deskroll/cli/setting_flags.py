@@ -45,13 +45,15 @@ class SettingFlag:
     def option(self, model: type[BaseModel]) -> Callable[[Any], Any]:
         """The option, for click."""
         field = describe(model, self.setting)
-        several = get_origin(field.kind) is tuple
+        several = get_origin(field.kind) is tuple and get_args(field.kind)[0] is str
         kind = get_args(field.kind)[0] if several else field.kind
         default = f" Default: {field.shown_default}." if field.shown_default else ""
+        switch = kind is bool
         return click.option(
-            self.flag,
+            f"{self.flag}/--no-{self.flag.removeprefix('--')}" if switch else self.flag,
             self.parameter,
-            type=_NUMBERS.get(kind, click.STRING),
+            default=None,
+            type=None if switch else _NUMBERS.get(kind, click.STRING),
             multiple=several,
             metavar=self.metavar,
             shell_complete=self.complete,

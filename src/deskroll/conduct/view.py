@@ -106,10 +106,18 @@ def line(status: RunStatus) -> str:
 def _done(status: RunStatus) -> str:
     standing = status.standing
     if not standing.planned:
-        return "starting"
+        return _unplanned(status)
     if not standing.failed:
         return f"{standing.done}/{standing.planned} done"
     return f"{standing.done}/{standing.planned} ended, {standing.failed} unscored ({_counts(standing.unscored)})"
+
+
+def _unplanned(status: RunStatus) -> str:
+    """What it does before anything is planned; a service may do so for days."""
+    service = status.service
+    if service is None or service.running or not service.begun:
+        return "starting"
+    return "nothing is left to do" if service.draining else "waits for a batch"
 
 
 def _colour(status: RunStatus) -> str:
@@ -144,7 +152,7 @@ def progress(status: RunStatus) -> Group:
             complete_style=_colour(status),
             finished_style=_colour(status),
         ),
-        Text(f"{standing.done}/{standing.planned}" if standing.planned else "starting", style="bold"),
+        Text(f"{standing.done}/{standing.planned}" if standing.planned else _unplanned(status), style="bold"),
         Text(_times(status, elapsed), style="dim"),
     )
     table = Table.grid(padding=(0, 2))
@@ -181,7 +189,7 @@ def _add_service(table: Table, service: ServiceStatus, now: float) -> None:
     for bad in service.last_bad[:_MOST_BATCHES]:
         said = bad.error if bad.id in bad.error else f"{bad.id}: {bad.error}"
         table.add_row("", Text(plain(f"bad: {said}", 300), style="yellow"))
-    polled = "" if service.next_poll is None else f"; next poll in {_span(max(0.0, service.next_poll - now))}"
+    polled = "" if service.next_poll is None else f"; next poll in {span(max(0.0, service.next_poll - now))}"
     table.add_row("source", Text(plain(service.source) + ("; draining" if service.draining else polled)))
     if service.trouble:
         table.add_row("", Text(plain(service.trouble, 300), style="yellow"))
@@ -202,7 +210,7 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
         table.add_row(
             Text(name_of(each.key, each.attempt)),
             _STAGES.get(each.stage, str(each.stage)),
-            _span(waited),
+            span(waited),
             str(each.turn),
             each.desktop or "-",
         )
@@ -212,11 +220,11 @@ def status_view(status: RunStatus, height: int = 40) -> Group:
     for worker in status.workers:
         workers.add_row(
             Text(worker.name, style="dim"), counted(worker.running, "episode"), f"{worker.rss_mb:.0f} MB",
-            f"heard {_span(worker.silent_s)} ago",
+            f"heard {span(worker.silent_s)} ago",
         )  # fmt: skip
     for load in status.endpoints:
-        answered = "no answer yet" if load.since_answer_s is None else f"last answer {_span(load.since_answer_s)} ago"
-        oldest = f", the oldest for {_span(load.oldest_s)}" if load.in_flight else ""
+        answered = "no answer yet" if load.since_answer_s is None else f"last answer {span(load.since_answer_s)} ago"
+        oldest = f", the oldest for {span(load.oldest_s)}" if load.in_flight else ""
         workers.add_row(
             Text(load.url, style="dim", overflow="fold"),
             f"{load.in_flight}{'' if load.limit is None else f' of {load.limit}'} open{oldest}",
@@ -268,7 +276,7 @@ def plan_table(config: RunConfig, sizing: Sizing, *, resumed: bool) -> Group:
         table.add_row("budget", budget)
     table.add_row(
         "time",
-        f"about {_span(sizing.expected_s)}, at {sizing.task_seconds:.1f} s an episode ({sizing.task_seconds_from})",
+        f"about {span(sizing.expected_s)}, at {sizing.task_seconds:.1f} s an episode ({sizing.task_seconds_from})",
     )
     if sizing.num_vms:
         table.add_row("resource_timeout", f"{sizing.resource_timeout:.0f} s = task_duration x num_rollouts / num_vms")
@@ -281,7 +289,7 @@ def plan_table(config: RunConfig, sizing: Sizing, *, resumed: bool) -> Group:
 def _budget(config: RunConfig) -> str:
     """What the whole run may use up."""
     cost, seconds = config.limits.run_cost_usd, config.limits.run_time
-    parts = ("" if cost is None else f"{cost:g} USD", "" if seconds is None else _span(seconds))
+    parts = ("" if cost is None else f"{cost:g} USD", "" if seconds is None else span(seconds))
     return " and ".join(filter(None, parts)) + (", over all starts" if cost or seconds else "")
 
 
@@ -316,8 +324,8 @@ def _times(status: RunStatus, elapsed: float) -> str:
     standing = status.standing
     now = standing.done - standing.before
     left = standing.planned - standing.done
-    eta = f", about {_span(elapsed / now * left)} left" if now >= 3 and left else ""
-    return f"{_span(elapsed)}{eta}"
+    eta = f", about {span(elapsed / now * left)} left" if now >= 3 and left else ""
+    return f"{span(elapsed)}{eta}"
 
 
 def _model(config: RunConfig) -> str:
@@ -328,7 +336,8 @@ def _model(config: RunConfig) -> str:
     return f"{model.name} at {place}" if place else model.name
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
+    """A time, as people say it."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(int(seconds), 60)

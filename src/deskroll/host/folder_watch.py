@@ -11,6 +11,8 @@ import asyncio
 import ctypes
 import logging
 import os
+import struct
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,12 +21,16 @@ _log = logging.getLogger(__name__)
 _MODIFY, _CLOSE_WRITE, _MOVED_TO, _CREATE = 0x2, 0x8, 0x80, 0x100
 _CHANGES = _MODIFY | _CLOSE_WRITE | _MOVED_TO | _CREATE
 _READ = 1 << 16
+_EVENT = struct.Struct("@iIII")
+"""Of the kernel (inotify_event): watch, what happened, cookie, length of the name that follows."""
 
 
 class FolderWatch:
     """Use with `async with`."""
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, concerns: Callable[[str], bool] = lambda name: True) -> None:
+        """`concerns`: whether a change of the file of this name is one."""
+        self._concerns = concerns
         self._folder = os.fspath(folder)
         self._fd: int | None = None
         self._changed = asyncio.Event()
@@ -63,11 +69,20 @@ class FolderWatch:
     def _hear(self) -> None:
         assert self._fd is not None  # noqa: S101  (nobody reads it otherwise)
         try:
-            while os.read(self._fd, _READ):
-                pass
+            while data := os.read(self._fd, _READ):
+                if any(not name or self._concerns(name) for name in _names(data)):
+                    self._changed.set()
         except BlockingIOError:
             pass
-        self._changed.set()
+
+
+def _names(data: bytes) -> Iterator[str]:
+    """Which files the kernel tells of; empty: it does not say."""
+    at = 0
+    while at < len(data):
+        length = _EVENT.unpack_from(data, at)[-1]
+        at += _EVENT.size + length
+        yield os.fsdecode(data[at - length : at].rstrip(b"\0"))
 
 
 def _open(folder: str) -> int:

@@ -90,9 +90,9 @@ class ModelClient(ModelPlugin):
             async with self._line.ticket(call.session, clock) as asked:
                 failed = await self._try(asked, messages, tools, sampling, call, clock, tries)
             if isinstance(failed, Completion):
-                self._tell_answer(asked, failed, call, time.perf_counter() - begun)
-                end = asked.version_end
-                return msgspec.structs.replace(failed, version_end=end) if end else failed
+                completion = self._with_versions(failed, asked)
+                self._tell_answer(asked, completion, call, time.perf_counter() - begun)
+                return completion
             away = self._line.patient and failed.outcome in _AWAY
             if away:
                 away_since, tries = away_since or running_time(), tries - 1
@@ -107,6 +107,15 @@ class ModelClient(ModelPlugin):
             self._tell_failure(asked, call, tries, str(failed), wait)
             with clock.paused():
                 await asyncio.sleep(wait)
+
+    def _with_versions(self, completion: Completion, asked: Asked) -> Completion:
+        """An answer with what is known of its weights after it; with `exact`, nothing less than that will do."""
+        if not asked.unsure:
+            end = asked.version_end
+            return msgspec.structs.replace(completion, version_end=end) if end else completion
+        if self.settings.exact:
+            raise ModelError(f"{asked.unsure}, and nobody knows which weights gave the end of an answer")
+        return msgspec.structs.replace(completion, version="")
 
     async def _try(
         self,

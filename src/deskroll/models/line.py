@@ -31,7 +31,7 @@ _MOST_MODELS = 16
 class Asked:
     """Whom one request goes to, and what becomes of it."""
 
-    __slots__ = ("error", "exchange", "outcome", "version", "version_end")
+    __slots__ = ("error", "exchange", "outcome", "unsure", "version", "version_end")
 
     def __init__(self, exchange: Exchange, version: str = "") -> None:
         self.exchange = exchange
@@ -39,6 +39,8 @@ class Asked:
         """Of the weights that answer, where that is known; empty: as the answer says."""
         self.version_end = ""
         """After the block: of those that are there by then, where they are others."""
+        self.unsure = ""
+        """After the block: why nobody can say whether they are others; empty: that is known."""
         self.outcome = Outcome.ABANDONED
         self.error = ""
 
@@ -120,7 +122,10 @@ class _Ticket:
         tell = held.keeps and asked.outcome is Outcome.ANSWERED
         self._router.give_back(held, tell=tell)
         if tell:
-            await self._router.hear_version(held)
+            try:
+                await self._router.hear_version(held)
+            except ModelError as gone:  # the answer is there all the same
+                asked.unsure = str(gone)
             asked.version_end = held.version_end
 
     async def _wait(self) -> Held:

@@ -17,6 +17,7 @@ from deskroll.report.summary import Summary
 from deskroll.report.timeline import Start, starts_of
 from deskroll.report.words import counted
 from deskroll.store import Run, RunInfo, find_run, paths
+from deskroll.store.index import GroupKey, group_of
 from deskroll.store.journal import Closed, CloseReason, DesktopChanged, Failed, GroupClosed, Opened, Sealed, Started
 from deskroll.store.results import known_questions
 from deskroll.types import Episode, EpisodeKey
@@ -43,8 +44,8 @@ class Results:
     changes: list[DesktopChanged]
     starts: list[Start]
     """From when to when each coordinator had it."""
-    questions: dict[str, str] = field(default_factory=dict)
-    """What each task says, as far as it is known."""
+    questions: dict[GroupKey, str] = field(default_factory=dict)
+    """What the task of each group says, as far as it is known."""
 
     @classmethod
     def read(cls, path: str | Path, *, newest: bool = False) -> Results:
@@ -87,7 +88,7 @@ class Results:
 
     def question(self, key: EpisodeKey) -> str:
         """What the task of an episode says; empty where it is not known."""
-        return self.questions.get(key.task, "")
+        return self.questions.get(group_of(key), "")
 
     def tasks(self) -> set[str]:
         """Every task of which anything is planned."""

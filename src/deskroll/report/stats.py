@@ -71,7 +71,7 @@ def summarise(
         samples=samples,
         groups=dict(Counter(groups).most_common()) if samples > 1 else {},
         pass_at_k=pass_at_k(outcomes),
-        stops=dict(Counter(episode.stop.value for episode in outcomes).most_common()),
+        stops=dict(Counter("given up" if each.given_up else each.stop.value for each in ended).most_common()),
         failures=failure_counts(outcomes, failed),
         no_score=_no_score(outcomes),
         missed=tuple(_missed(outcomes)),
@@ -224,10 +224,10 @@ def _notes(overall: Tally, whole: bool) -> Iterable[str]:
             )
         )
     if overall.given_up:
-        were = "was" if overall.given_up == 1 else "were"
+        were, they = ("was", "counts") if overall.given_up == 1 else ("were", "count")
         yield (
-            f"{counted(overall.given_up, 'episode')} {were} given up by the policy of their group, and count neither "
-            "as attempted nor as scored."
+            f"{counted(overall.given_up, 'episode')} {were} given up by the group's policy, and {they} neither as "
+            "attempted nor as scored."
         )
     if overall.over_attempted.method is Method.WILSON_BY_TASK:
         yield (

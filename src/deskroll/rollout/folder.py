@@ -28,7 +28,6 @@ from deskroll.rollout.spec import plug_ins
 from deskroll.store import Run, RunInfo, RunStore, Storage, config_digest, join, lock, paths
 from deskroll.store.info import read_info
 from deskroll.store.local import LocalStorage
-from deskroll.store.results import known_questions
 from deskroll.types import EpisodeKey, Task
 
 _MOST_SHOWN = 3
@@ -98,35 +97,36 @@ async def open_run_store(
 
 
 @asynccontextmanager
-async def open_store(root: str | Path, settings: dict[str, Any], questions: dict[str, str]) -> AsyncIterator[RunStore]:
+async def open_store(root: str | Path, settings: dict[str, Any]) -> AsyncIterator[RunStore]:
     """The store of a runtime: in a new folder, or in one that holds a run, which goes on.
 
-    `settings`: what run.json keeps of them, in a new one; secrets are masked here. `questions`: what is asked in each
-    task, by its id; those of earlier starts are added here.
+    `settings`: what run.json keeps of them, in a new one; secrets are masked here.
     """
     if not str(root).strip():
         raise ConfigError("store is empty; name a folder for the results: a new one, or that of a runtime's run")
     place = expand_home(str(root))
-    storage = Storage.at(place)
-
-    def describe(key: EpisodeKey) -> str:
-        return questions.get(key.task, "")
-
-    if await asyncio.to_thread(storage.exists, paths.RUN_JSON):
-        if (await asyncio.to_thread(read_info, storage)).has_tasks:
-            raise InputError(
-                f"{place} is a run of deskroll.run, or of deskroll run, and a runtime's jobs would be mixed into it: "
-                "give the runtime a store of its own"
-            )
+    if await asyncio.to_thread(holds_runtime, place):
         refuse_live(place)
-        questions |= await asyncio.to_thread(known_questions, storage)
-        async with RunStore.resume(place, describe=describe) as store:
+        async with RunStore.resume(place) as store:
             yield store
         return
-    await asyncio.to_thread(_refuse_others_files, storage)
     info = await _info(place, redacted(settings))
-    async with RunStore.create(place, info, describe=describe) as store:
+    async with RunStore.create(place, info) as store:
         yield store
+
+
+def holds_runtime(place: str) -> bool:
+    """Whether a folder holds a runtime's run, which goes on then; `InputError` where a runtime can have no store."""
+    storage = Storage.at(place)
+    if not storage.exists(paths.RUN_JSON):
+        _refuse_others_files(storage)
+        return False
+    if read_info(storage).has_tasks:
+        raise InputError(
+            f"{place} is a run of deskroll.run, or of deskroll run, and a runtime's jobs would be mixed into it: "
+            "give the runtime a store of its own"
+        )
+    return True
 
 
 def _refuse_others_files(storage: Storage) -> None:

@@ -13,13 +13,9 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from deskroll.errors import (
-    BackendLost,
-    BackgroundLost,
-    ConfigError,
-    DeskrollError,
     InputError,
     JobStopped,
-    StoreError,
+    first_error,
     plain,
 )
 from deskroll.events import JobEnded, JobStarted
@@ -163,8 +159,14 @@ class JobRun:
         self._state.stop(now=now)
 
     async def finishing(self) -> int:
-        """How many attempts come to their end, once it was told to stop."""
-        return 0 if self._state.finishing is None else await asyncio.shield(self._state.finishing)
+        """How many attempts come to their end, once it was told to stop; none has, since they were counted."""
+        state = self._state
+        if state.finishing is None:
+            return 0
+        done, kept = state.done, await asyncio.shield(state.finishing)
+        while done != state.done:
+            done, kept = state.done, await self._engine.backend.give_back(set(state.running))
+        return kept
 
     def fail(self, error: BaseException) -> None:
         """End it with this error."""
@@ -197,7 +199,7 @@ class JobRun:
         except asyncio.CancelledError:
             pass  # it was wanted; where something failed, that is told
         except BaseException as error:  # whoever iterates is told  # noqa: BLE001
-            self._error = self._error or (_first(error) if isinstance(error, BaseExceptionGroup) else error)
+            self._error = self._error or (first_error(error) if isinstance(error, BaseExceptionGroup) else error)
 
     def _end(self, task: asyncio.Task[None]) -> None:
         del self._engine.jobs[self.job.name]
@@ -379,19 +381,3 @@ class JobRun:
 
 async def _next(source: AsyncIterator[Batch]) -> Batch | None:
     return await anext(source, None)
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The error that says most: whatever stopped the job, not what followed from it; a bug as it is."""
-    flat: list[BaseException] = []
-    stack: list[BaseException] = [errors]
-    while stack:
-        error = stack.pop()
-        if isinstance(error, BaseExceptionGroup):
-            stack.extend(error.exceptions)
-        else:
-            flat.append(error)
-    if len(flat) > 1 and not all(isinstance(each, DeskrollError) for each in flat):
-        return errors
-    telling = StoreError | BackendLost | BackgroundLost | ConfigError
-    return next((each for each in flat if isinstance(each, telling)), flat[0])

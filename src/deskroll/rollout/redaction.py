@@ -36,7 +36,7 @@ _API_KEY = re.compile(r"\b[sp]k-[\w-]{16,}")
 
 def redacted(config: dict[str, Any]) -> dict[str, Any]:
     """Settings with every value masked whose name, or the name of what holds it, says that it is a secret."""
-    return {name: _value(value, secret=_is_secret(name)) for name, value in config.items()}
+    return {name: _value(value, secret=is_secret(name)) for name, value in config.items()}
 
 
 def without_masked(config: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def masked_text(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def _masked_value(found: re.Match[str]) -> str:
-    secret = _is_secret(found[2]) and not _ORDINARY.fullmatch(found[2])
+    secret = is_secret(found[2]) and not _ORDINARY.fullmatch(found[2])
     quote = found[3][0] if found[3][0] in "\"'" else ""
     return f"{found[1]}{quote}{MASK}{quote}" if secret and found[3] != quote * 2 else found[0]
 
@@ -91,7 +91,7 @@ def _masked_value(found: re.Match[str]) -> str:
 def _secret_values(value: object, *, secret: bool) -> Iterator[str]:
     if isinstance(value, dict):
         for name, each in value.items():
-            yield from _secret_values(each, secret=secret or _is_secret(name))
+            yield from _secret_values(each, secret=secret or is_secret(name))
     elif isinstance(value, list):
         for each in value:
             yield from _secret_values(each, secret=secret)
@@ -109,14 +109,14 @@ def is_masked(value: object) -> bool:
     return isinstance(value, str) and MASK in value
 
 
-def _is_secret(name: object) -> bool:
+def is_secret(name: object) -> bool:
     """Whether a part of a dotted name says so; YAML knows names that are numbers."""
     return any(_SECRET.search(_CAMEL.sub("_", part.strip())) for part in str(name).split("."))
 
 
 def _value(value: Any, *, secret: bool) -> Any:
     if isinstance(value, dict):
-        return {name: _value(each, secret=secret or _is_secret(name)) for name, each in value.items()}
+        return {name: _value(each, secret=secret or is_secret(name)) for name, each in value.items()}
     if isinstance(value, list):
         return [_value(each, secret=secret) for each in value]
     if not isinstance(value, str) or not value:
@@ -129,7 +129,7 @@ def _address(value: str) -> str:
     if "://" not in value:
         return value
     value = _LOGIN.sub(rf"\1{MASK}@", value)
-    return _PARAMETER.sub(lambda found: f"{found[1]}{found[2]}={MASK}" if _is_secret(found[2]) else found[0], value)
+    return _PARAMETER.sub(lambda found: f"{found[1]}{found[2]}={MASK}" if is_secret(found[2]) else found[0], value)
 
 
 def _holds_masked(value: object) -> bool:
@@ -139,19 +139,19 @@ def _holds_masked(value: object) -> bool:
 
 
 def _argument(before: str, argument: str) -> str:
-    if before.startswith("--") and "=" not in before and _is_secret(before[2:]):
+    if before.startswith("--") and "=" not in before and is_secret(before[2:]):
         return MASK
     shown = ""
     if argument.startswith("--"):
         flag, assigned, argument = argument.partition("=")
         shown = flag + assigned
-        if assigned and _is_secret(flag[2:]):
+        if assigned and is_secret(flag[2:]):
             return shown + MASK
     name, assigned, value = argument.partition("=")
     if not assigned or _is_mapping(argument):
         name, assigned, value = "", "", argument
     words = _WORD if _is_mapping(value) else _KEY
-    if _is_secret(name) or any(map(_is_secret, words.findall(value))):
+    if is_secret(name) or any(map(is_secret, words.findall(value))):
         return f"{shown}{name}{assigned}{MASK}"
     return shown + _QUERY.sub(rf"\1{MASK}", _LOGIN.sub(rf"\1{MASK}@", argument))
 

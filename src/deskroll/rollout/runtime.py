@@ -68,7 +68,6 @@ class Runtime:
         *,
         models: Models | None = None,
         traces: Traces | None = None,
-        questions: dict[str, str] | None = None,
     ) -> None:
         self.resources = resources
         self.engine = engine
@@ -91,8 +90,6 @@ class Runtime:
         """What the program that has opened it adds to its control."""
         self._started_at = time.time()
         self._group_size = 1
-        self._questions = {} if questions is None else questions
-        """What is asked in each task, by its id: results.jsonl is written from them, all of it once more in the end."""
 
     @classmethod
     def open(
@@ -123,13 +120,12 @@ class Runtime:
         models: Models | None,
         extension: Extension | None,
     ) -> AsyncIterator[Runtime]:
-        questions = dict[str, str]()
         options = {"provider_options": resources.provider_options, "backend_options": resources.backend_options}
         traces = Traces(secrets_of(options))
         async with leaving_nothing(), AsyncExitStack() as stack:
             stack.enter_context(outlasting_main_thread())
             if not isinstance(store, RunStore):
-                store = await stack.enter_async_context(open_store(store, resources.model_dump(mode="json"), questions))
+                store = await stack.enter_async_context(open_store(store, resources.model_dump(mode="json")))
             hub = await stack.enter_async_context(open_hub(resources, store.storage, traces.hide, sink))
             hub.on(DesktopState, DesktopJournal(store).hear)
             state = RunState(hub)
@@ -146,7 +142,7 @@ class Runtime:
                 backend, store, limits, sink=hub, history=failed_before(store.index), filled=filled_before(store.index)
             )
             store.index.forget_text()
-            runtime = cls(resources, engine, desktops, hub, state, models=models, traces=traces, questions=questions)
+            runtime = cls(resources, engine, desktops, hub, state, models=models, traces=traces)
             runtime._extension = extension
             await stack.enter_async_context(runtime._answering())
             await stack.enter_async_context(runtime.watch())
@@ -295,7 +291,7 @@ class Runtime:
         """Check tasks, make ready what their environments share, and have desktops where they need some."""
         check_tasks(job.spec, batch.tasks)
         digest = await note.keep(self.store, job, batch, force=force)
-        self._questions |= {task.id: task.instruction for task in batch.tasks}
+        self.store.keep_questions(job.name, batch.round, batch.tasks)
         await asyncio.to_thread(prepare_envs, job.spec, batch.tasks, Path(job.folder))
         if wanted := Counter(spec for _, spec in desktops_wanted(job.spec, batch.tasks)):
             await self.desktops.open(wanted)

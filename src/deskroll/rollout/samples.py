@@ -10,7 +10,6 @@ What a tool or a judge asked is in none. What cannot be told exactly is a `Sampl
 
 from __future__ import annotations
 
-import enum
 import statistics
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
@@ -19,6 +18,7 @@ from deskroll.errors import InputError
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.sampled_turns import ImageToken, SampledTurn, SampleError, TurnReader
 from deskroll.rollout.turns import joins
+from deskroll.rollout.weighing import Advantage, Weight
 from deskroll.store import AttemptReader
 from deskroll.store.names import name_of
 from deskroll.types import Episode, EpisodeKey, Record, Sampling
@@ -71,24 +71,6 @@ class GroupSample(Sample, frozen=True, kw_only=True):
     advantage: float
     weights: tuple[float, ...]
     """Of each token; 0 where the mask is false. What a batch comes to is divided by the sum of all its weights."""
-
-
-class Advantage(enum.StrEnum):
-    """What an episode's score becomes beside those of its group."""
-
-    CENTRED = "centred"
-    """Less their mean."""
-    GRPO = "grpo"
-    """That, over their standard deviation (of a sample, n - 1, as TRL and verl have it)."""
-
-
-class Weight(enum.StrEnum):
-    """What counts the same as any other of its kind; each of them weighs 1 in all."""
-
-    EPISODE = "episode"
-    """However many turns it has."""
-    TURN = "turn"
-    TOKEN = "token"  # noqa: S105
 
 
 class Attempts(Protocol):

@@ -6,7 +6,7 @@ from deskroll.types import Record
 
 
 class RunningBatch(Record, frozen=True, omit_defaults=False):
-    """A batch that is run."""
+    """A batch that was taken and is not through."""
 
     id: str
     round: int
@@ -57,6 +57,8 @@ class ServiceStatus(Record, frozen=True, omit_defaults=False):
     version: str
     """Of the weights that its own model servers have; empty: it has none, or they have no version."""
     consumers: tuple[ConsumerNote, ...]
+    begun: bool = True
+    """Whether its own models are up, where it has some, so that batches are taken."""
 
     @property
     def limit(self) -> str:

@@ -125,9 +125,11 @@ class Session:
 
     async def farewell(self) -> str:
         """What becomes of its episodes, once it was told to stop and the workers have said what they have begun."""
-        finishing = 0 if self._job is None else await self._job.finishing()
-        standing = self.state.standing()
-        left = max(0, standing.planned - standing.done - finishing)
+        finishing = left = 0
+        if self._job is not None:
+            finishing = await self._job.finishing()
+            status = self._job.status()
+            left = max(0, status.planned - status.done - finishing)
         ends = f"{counted(finishing, 'episode')} under way will finish" if finishing else "no episode is under way"
         return f"stopping: {ends}, {left:,} left for a resume; Ctrl-C again stops now"
 

@@ -1,4 +1,4 @@
-"""Whether a batch can be run at all, before it is taken; and whether all of it was run."""
+"""Whether a batch can be run at all, before it is taken; can go on as it was begun; and whether all of it was run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from deskroll.errors import InputError
+from deskroll.errors import InputError, plain
+from deskroll.rollout.changes import ChangedSince
 from deskroll.rollout.loading import check_run
 from deskroll.rollout.preparing import prepare_envs
 from deskroll.service.config import PHASE, ServiceConfig
@@ -33,6 +34,18 @@ def _check(config: ServiceConfig, batch: TaskBatch, folder: Path) -> None:
     tasks = list(batch.tasks)
     check_run(config.model_copy(update={"tasks": f"batch {batch.id}"}), tasks, PHASE)
     prepare_envs(config, tasks, folder)
+
+
+def refuse_other_size(index: Index, round_: int, name: str, group_size: int) -> None:
+    """A batch that was planned with groups of another size stays as it is."""
+    sizes = sorted({each.samples for each in index.plan(PHASE, round_).values()} - {0, group_size})
+    if sizes:
+        was = " and ".join(map(str, sizes))
+        raise ChangedSince(
+            f"batch {plain(name)}, round {round_}, cannot go on as it was begun:\n"
+            f"  group_size was {was} and is {group_size}\n"
+            "set it back, or go on all the same with run(force=True)"
+        )
 
 
 def is_closed(index: Index, round_: int, tasks: Sequence[Task]) -> bool:

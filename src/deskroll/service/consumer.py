@@ -1,7 +1,7 @@
 """ConsumerFile: which groups a consumer has done, and from where on in the journal it has to look. One file a name.
 
 Guarantees: what `add` has returned for is durable, and known to whoever opens the file next; one process at a time has
-it. In memory there are a few bytes for each group that was done.
+it. In memory there is a number, some tens of bytes, for each group that was done.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import hashlib
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
 from deskroll.errors import InputError, StoreError, plain
+from deskroll.host.finishing import finish
 from deskroll.store import journal, paths
 from deskroll.store.appended import AppendedFile
 from deskroll.store.index import GroupKey
@@ -40,6 +42,8 @@ class Place(Record, frozen=True, tag_field="type", tag="place"):
     """In bytes; a line begins there."""
     before: str
     """The last bytes before it: where the journal has others, it was put right meanwhile, and is read anew."""
+    epoch: int = 0
+    """Of the coordinator that had the run there: records of earlier ones do not count any more."""
 
 
 START = Place(position=0, before="")
@@ -56,6 +60,15 @@ def check_consumer(name: str) -> str:
     return name
 
 
+@dataclass
+class _Write:
+    """What is written together."""
+
+    lines: list[Done | Place] = field(default_factory=list)
+    error: StoreError | None = None
+    """Why it was not written."""
+
+
 class ConsumerFile:
     """Call `open` first, `close` in any case."""
 
@@ -67,10 +80,8 @@ class ConsumerFile:
         self._path = paths.consumer_file(name)
         self._file = AppendedFile(storage, self._path)
         self._done: set[int] = set()
-        self._waiting: list[Done | Place] = []
-        """What is to be written with the next write."""
+        self._next = _Write()
         self._writing = asyncio.Lock()
-        self._failed: StoreError | None = None
 
     def __contains__(self, key: GroupKey) -> bool:
         return _mark(key) in self._done
@@ -94,29 +105,32 @@ class ConsumerFile:
     async def add(self, keys: Sequence[GroupKey], place: Place | None = None) -> None:
         """These groups are done; returns when that is durable. Groups that are done at the same time share a write."""
         now = round(time.time(), 3)
-        self._waiting += [Done(phase=key[0], round=key[1], task=key[2], at=now) for key in keys if key not in self]
+        write = self._next
+        write.lines += [
+            Done(phase=key[0], round=key[1], task=key[2], at=now) for key in dict.fromkeys(keys) if key not in self
+        ]
         if place is not None:
-            self._waiting.append(place)
-        work = asyncio.ensure_future(self._flush())
-        try:
-            await asyncio.shield(work)
-        except asyncio.CancelledError:
-            await asyncio.wait((work,))  # it is written all the same, and nobody may close the file under it
-            raise
+            write.lines.append(place)
+        await finish(self._flush(write))  # nobody may close the file under its writer
 
-    async def _flush(self) -> None:
+    async def _flush(self, write: _Write) -> None:
         async with self._writing:
-            lines, self._waiting = self._waiting, []
-            if self._failed is None and lines:
-                data = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
-                try:
-                    await asyncio.to_thread(self._file.append, data)
-                except StoreError as error:
-                    self._failed = error  # those that share the write have to know, too
-            if self._failed is not None:
-                raise StoreError(str(self._failed))
-            for line in lines:
-                self._fold(line)
+            if self._next is write:
+                self._next = _Write()
+                await self._carry_out(write)
+        if write.error is not None:  # those that share the write have to know, too
+            raise StoreError(str(write.error))
+
+    async def _carry_out(self, write: _Write) -> None:
+        if write.lines:
+            data = b"".join(msgspec.json.encode(line) + b"\n" for line in write.lines)
+            try:
+                await asyncio.to_thread(self._file.append, data)
+            except StoreError as error:
+                write.error = error
+                return
+        for line in write.lines:
+            self._fold(line)
 
     def _fold(self, line: Done | Place) -> None:
         if isinstance(line, Place):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from deskroll.store.index import BriefSealed, GroupKey
+from deskroll.store.index import BriefSealed, GroupKey, group_of
 from deskroll.store.journal import GroupClosed, Opened, Reopened
 from deskroll.types import EpisodeKey, GroupEnd
 
@@ -52,14 +52,20 @@ class TakenBack(NamedTuple):
 class GroupFold:
     """Takes lines in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, epoch: int = 0) -> None:
+        """`epoch`: of the coordinator that had the run where the first line stands."""
         self._open: dict[GroupKey, dict[int, Span]] = {}
-        self._epoch = 0
+        self._epochs = [(-1, epoch)]
+        """The coordinators that have opened the run, each with the byte at which it did."""
 
     @property
     def first(self) -> int | None:
         """Nothing of any open group is told before this byte; None: none is open."""
         return min((span.start for members in self._open.values() for span in members.values()), default=None)
+
+    def epoch_at(self, position: int) -> int:
+        """Of the coordinator that had the run before this byte."""
+        return next(epoch for start, epoch in reversed(self._epochs) if start < position)
 
     def take(self, line: bytes, start: int) -> ClosedAt | TakenBack | None:
         """One whole line without its newline, which stands at this byte; raises msgspec's error where it is damaged."""
@@ -68,13 +74,13 @@ class GroupFold:
         record = _decoder.decode(line)
         if isinstance(record, GroupClosed):
             return self._close(record, start)
-        if record.epoch < self._epoch:
+        if record.epoch < self._epochs[-1][1]:
             return None
         if isinstance(record, Opened):
-            self._epoch = record.epoch
+            self._epochs.append((start, record.epoch))
         elif isinstance(record, BriefSealed):
             key = record.episode.key
-            self._open.setdefault(_group(key), {})[key.sample] = Span(start, len(line))
+            self._open.setdefault(group_of(key), {})[key.sample] = Span(start, len(line))
         else:
             return self._take_back(record.key)
         return None
@@ -94,12 +100,8 @@ class GroupFold:
         return ClosedAt(key, end, record.at, members, first)
 
     def _take_back(self, key: EpisodeKey) -> TakenBack | None:
-        members = self._open.get(_group(key))
+        members = self._open.get(group_of(key))
         if members is None:
-            return TakenBack(_group(key), key.sample)
+            return TakenBack(group_of(key), key.sample)
         members.pop(key.sample, None)
         return None
-
-
-def _group(key: EpisodeKey) -> GroupKey:
-    return key.phase, key.round, key.task

@@ -3,7 +3,8 @@
 A batch is taken in this order: its tasks are written (`batches/<round>.json`), then the line that gives it its round
 (`batches.jsonl`), then it is planned. Guarantees: whatever is killed in between, a batch that has a round is run to its
 end by a later start, from the tasks as they were read, whatever became of its file; one that has none yet is found
-again in its source. None has two rounds.
+again in its source; one that cannot go on any more is given up, for good, and is new when it comes again. None has two
+rounds at a time.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Self
 
 import msgspec
 
 from deskroll.errors import StoreError, plain
+from deskroll.host.finishing import finish
 from deskroll.store import journal, paths
 from deskroll.store.appended import AppendedFile
 from deskroll.store.local import LocalStorage
-from deskroll.tasks.source import BadBatch, BatchName, TaskBatch
+from deskroll.tasks.source import BadBatch, BatchName, TaskBatch, as_text
 from deskroll.types import Record, Task
 
 _MOST_BAD = 20
@@ -60,7 +63,15 @@ class Passed(Record, frozen=True, tag_field="type", tag="passed"):
     at: float
 
 
-Line = Taken | Finished | Refused | Passed
+class GivenUp(Record, frozen=True, tag_field="type", tag="given_up"):
+    """A batch that has a round cannot be run any more."""
+
+    round: int
+    error: str
+    at: float
+
+
+Line = Taken | Finished | Refused | Passed | GivenUp
 _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
@@ -80,7 +91,8 @@ class BatchLedger:
         self._file = AppendedFile(storage, paths.BATCHES)
         self._writing = asyncio.Lock()
         self._known: set[tuple[str, str]] = set()
-        """Id and digest of every batch that was taken or passed over; a bad one may come again, when it was mended."""
+        """Id and digest of every batch that was taken or passed over; one that is bad, or was given up, may come again,
+        when it was mended."""
 
     def __enter__(self) -> Self:
         name = self._storage.shown(paths.BATCHES)
@@ -103,6 +115,9 @@ class BatchLedger:
 
     async def take(self, batch: TaskBatch) -> Taken:
         """Give a batch its round; returns when that is durable."""
+        return await finish(self._take(batch))
+
+    async def _take(self, batch: TaskBatch) -> Taken:
         now, tasks = time.time(), len(batch.tasks)
         taken = Taken(round=self.taken, id=batch.id, digest=batch.digest, tasks=tasks, at=now)
         passed = [Passed(id=each.id, digest=each.digest, at=now) for each in batch.passed]
@@ -119,6 +134,11 @@ class BatchLedger:
         """Write down that a batch is through."""
         await self._write(Finished(round=round_, at=time.time()))
 
+    async def give_up(self, taken: Taken, error: str) -> str:
+        """Write down that a batch cannot go on; where its tasks are kept."""
+        await self._write(GivenUp(round=taken.round, error=as_text(error), at=time.time()))
+        return self._storage.path(paths.batch_file(taken.round))
+
     async def tasks(self, taken: Taken) -> tuple[Task, ...]:
         """The tasks of a batch, as they were read."""
         path = paths.batch_file(taken.round)
@@ -132,6 +152,9 @@ class BatchLedger:
             ) from error
 
     async def _write(self, *lines: Line) -> None:
+        await finish(self._append(lines))  # nobody may close the file under its writer
+
+    async def _append(self, lines: Sequence[Line]) -> None:
         async with self._writing:
             await asyncio.to_thread(self._file.append, b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
             for line in lines:
@@ -141,6 +164,10 @@ class BatchLedger:
         if isinstance(line, Finished):
             self.finished += self.unfinished.pop(line.round, None) is not None
             return
+        if isinstance(line, GivenUp):
+            taken = self.unfinished.pop(line.round)
+            self._known.discard((taken.id, taken.digest))
+            line = Refused(id=taken.id, digest=taken.digest, error=line.error, at=line.at)
         if isinstance(line, Refused):
             self.bad.append(line)
             self.bad_count += 1

@@ -6,7 +6,9 @@
 It is one job on a runtime, whose rounds are the batches: while the last groups of one batch are under way, the next one
 is polled and planned, so that nothing stands idle. Guarantees: a batch is run once, whatever is killed, and what a
 start leaves unfinished the next one finishes first; a bad batch is named and set aside, and stops nothing; neither does
-a source that cannot be polled, nor weights that cannot be had.
+a source that cannot be polled, nor weights that cannot be had, nor a model that answered at the start and does not now.
+One that was taken and cannot go on any more (a file of its tasks is gone) is given up by the next start, and named as
+bad; one that was begun with other settings refuses the start.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.service_status import BadBatchNote, RunningBatch, ServiceStatus
-from deskroll.service.checking import find_fault, is_closed
+from deskroll.service.checking import find_fault, is_closed, refuse_other_size
 from deskroll.service.config import PHASE, ServiceConfig
 from deskroll.service.ledger import BatchLedger, Taken
 from deskroll.service.parts import ServiceParts, open_parts
 from deskroll.service.routes import GroupRoutes
-from deskroll.tasks.source import BadBatch, SourceError, TaskBatch, TaskLoader
+from deskroll.tasks.source import BadBatch, SourceError, TaskBatch, TaskLoader, as_text, bad_batch
 from deskroll.types import Episode, Task
 
 _log = logging.getLogger(__name__)
@@ -55,6 +57,7 @@ class Service:
         self._left: dict[int, set[str]] = {}
         """Of each batch that runs, the tasks whose group is not closed yet."""
         self._stopping = asyncio.Event()
+        self._begun = False
         self._next_poll: float | None = None
         self._trouble = ""
 
@@ -66,7 +69,7 @@ class Service:
             parts = await stack.enter_async_context(open_parts(config))
             service = cls(config, parts)
             stack.push_async_callback(service._groups.close)
-            opening = Runtime.open(parts.config, store=parts.store, sink=sink, extension=service)
+            opening = Runtime.open(parts.config, store=parts.store, sink=sink, models=parts.models, extension=service)
             service.runtime = await stack.enter_async_context(opening)
             await stack.enter_async_context(service._groups.listening(config.listen))
             yield service
@@ -78,7 +81,8 @@ class Service:
         """
         if not await self._models_are_ready():
             return
-        job = Job(PHASE, self._batches(), self._parts.config, self.config.group_size, folder=self._parts.folder)
+        self._begun = True
+        job = Job(PHASE, self._batches(force), self._parts.config, self.config.group_size, folder=self._parts.folder)
         run = self.runtime.run(job, force=force)
         try:
             with self._within_budget():
@@ -95,10 +99,12 @@ class Service:
 
     async def farewell(self) -> str:
         """What becomes of what runs, once it was told to stop, in words."""
-        if not self._left:
+        running = self._running()
+        if not running:
             return "stopping: no batch is under way"
-        tasks = sum(map(len, self._left.values()))
-        left = f"{counted(len(self._left), 'batch', 'batches')} with {counted(tasks, 'task')} left"
+        left = f"{counted(len(running), 'batch', 'batches')} with {counted(sum(e.left for e in running), 'task')} left"
+        if self._pool is not None and not self._begun:  # it does not wait for its models any more
+            return f"stopping, before anything was begun; a restart goes on with {left}"
         return f"no new batch is taken; {left} will finish; Ctrl-C again stops now, and a restart does the rest"
 
     def routes(self) -> Sequence[web.RouteDef]:
@@ -108,37 +114,44 @@ class Service:
     def status(self) -> ServiceStatus:
         """What it does at this moment."""
         ledger = self._ledger
-        running = [
-            RunningBatch(id=each.id, round=each.round, tasks=each.tasks, left=len(left), since=each.at)
-            for each in ledger.unfinished.values()
-            if (left := self._left.get(each.round)) is not None
-        ]
         bad = tuple(BadBatchNote(id=each.id, error=each.error, at=each.at) for each in reversed(ledger.bad))
         return ServiceStatus(
-            source=self.config.source.at, done=ledger.finished, running=tuple(running), waiting=self._loader.waiting,
+            source=self.config.source.shown, done=ledger.finished, running=self._running(),
+            waiting=self._loader.waiting,
             bad=ledger.bad_count, last_bad=bad, passed=ledger.passed, next_poll=self._next_poll, trouble=self._trouble,
             draining=self._stopping.is_set(), version=self._pool.checkpoint_info().version if self._pool else "",
-            consumers=self._groups.consumers(),
+            consumers=self._groups.consumers(), begun=self._begun,
+        )  # fmt: skip
+
+    def _running(self) -> tuple[RunningBatch, ...]:
+        """What was taken and is not through, also where an earlier start took it and this one has not come to it."""
+        return tuple(
+            RunningBatch(
+                id=each.id, round=each.round, tasks=each.tasks, since=each.at,
+                left=len(self._left[each.round]) if each.round in self._left else each.tasks,
+            )
+            for each in self._ledger.unfinished.values()
         )  # fmt: skip
 
     # --- batches ---
 
-    async def _batches(self) -> AsyncIterator[Batch]:
+    async def _batches(self, force: bool) -> AsyncIterator[Batch]:
         """What the job runs: what earlier starts left first, then what comes."""
         for taken in list(self._ledger.unfinished.values()):
             tasks = await self._ledger.tasks(taken)
             if is_closed(self.runtime.store.index, taken.round, tasks):
                 await self._ledger.finish(taken.round)  # only that was missing
-            elif self._stopping.is_set():
-                return
+            elif fault := await self._fault(TaskBatch(id=taken.id, digest=taken.digest, tasks=tasks)):
+                self._tell_bad(taken.id, fault, await self._ledger.give_up(taken, fault))
             else:
+                if not force:
+                    refuse_other_size(self.runtime.store.index, taken.round, taken.id, self.config.group_size)
                 yield await self._begin(taken, tasks, again=True)
         while (batch := await self._next_batch()) is not None:
             yield await self._begin(await self._ledger.take(batch), batch.tasks)
 
     async def _begin(self, taken: Taken, tasks: tuple[Task, ...], *, again: bool = False) -> Batch:
         self._left[taken.round] = {task.id for task in tasks}
-        self._parts.questions.update({task.id: task.instruction for task in tasks})
         self.runtime.hub.emit(BatchTaken(phase=PHASE, round=taken.round, batch=taken.id, tasks=len(tasks), again=again))
         await self._load_latest_model()
         return Batch(tasks=tasks, round=taken.round, whole=True)
@@ -162,9 +175,9 @@ class Service:
         while not self._is_over():
             found = await self._poll()
             if isinstance(found, TaskBatch):
-                if not (fault := await find_fault(self._parts.config, found, self._parts.folder)):
+                if not (fault := await self._fault(found)):
                     return found
-                found = BadBatch(id=found.id, digest=found.digest, error=fault)
+                found = bad_batch(found, fault)
             if found is not None:
                 await self._set_aside(found)
                 quiet = 0
@@ -173,6 +186,9 @@ class Service:
             if await self._pause(backoff.pause(quiet)):
                 quiet = 0
         return None
+
+    async def _fault(self, batch: TaskBatch) -> str:
+        return await find_fault(self._parts.config, batch, self._parts.folder)
 
     def _is_over(self) -> bool:
         most = self.config.max_batches
@@ -206,9 +222,13 @@ class Service:
         try:
             where = await self._loader.set_aside(bad)
         except SourceError as error:
-            _log.warning("%s", error)
-        _log.warning("batch %s is bad%s: %s", bad.id, f", and is now {where}" if where else "", plain(bad.error, 2000))
-        self.runtime.hub.emit(BatchRefused(batch=bad.id, reason=bad.error, at_path=where))
+            _log.warning("%s", plain(str(error), 2000))
+        self._tell_bad(bad.id, bad.error, where)
+
+    def _tell_bad(self, batch: str, error: str, where: str) -> None:
+        moved = f", and is now {plain(where, 2000)}" if where else ""
+        _log.warning("batch %s is bad%s: %s", plain(batch), moved, plain(error, 2000))
+        self.runtime.hub.emit(BatchRefused(batch=batch, reason=as_text(error), at_path=where))
 
     # --- limits of all of it ---
 
@@ -243,7 +263,7 @@ class Service:
         """Wait for the service's own model servers, if it has any; False: it was told to stop before that."""
         if self._pool is None:
             return True
-        ready = asyncio.ensure_future(self._pool.ready())
+        ready = asyncio.ensure_future(self._wait_for(self._pool))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait((ready, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -254,6 +274,10 @@ class Service:
             for each in (ready, stopped):
                 each.cancel()
             await asyncio.gather(ready, stopped, return_exceptions=True)
+
+    async def _wait_for(self, pool: ModelServicePool) -> None:
+        await pool.ready()
+        await self._parts.models.answering(self._parts.config)  # once: no batch that comes later ends the service
 
     async def _load_latest_model(self) -> None:
         """Have newer weights served, where there are some; what runs goes on meanwhile."""

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from deskroll.errors import InputError, StoreError
 from deskroll.models.settings import ModelSettings
-from deskroll.models.vllm.notes import ServerNotes
 from deskroll.models.vllm.pool import ModelServicePool
-from deskroll.models.vllm.reap import reap_servers
 from deskroll.rollout.folder import new_root, open_store
+from deskroll.rollout.models import Models
 from deskroll.rollout.run_budget import RunBudget
 from deskroll.service.config import OF_ONE_LIST, ServiceConfig
 from deskroll.service.ledger import BatchLedger
@@ -32,22 +31,26 @@ class ServiceParts:
     ledger: BatchLedger
     loader: TaskLoader
     pool: ModelServicePool | None
+    models: Models
+    """That answered, but for its own servers, which are only being started."""
     folder: str
     """Where the files are that tasks name."""
-    questions: dict[str, str]
-    """What is asked in each task, by its id: results.jsonl says it, too."""
     budget: RunBudget
     """What it may use up, over all of its starts."""
 
 
 @asynccontextmanager
 async def open_parts(config: ServiceConfig) -> AsyncIterator[ServiceParts]:
-    """Open all of it, for the length of the block."""
-    questions = dict[str, str]()
+    """Open all of it, for the length of the block; a source or a model that cannot be asked leaves nothing behind."""
     async with AsyncExitStack() as stack:
+        open_source(config.source, Path())  # before anything is written
+        models = Models()
+        if config.models is None:
+            await stack.enter_async_context(models)
+            await models.answering(config)
         try:
             settings = config.model_dump(mode="json", exclude={*OF_ONE_LIST})
-            store = await stack.enter_async_context(open_store(new_root(config), settings, questions))
+            store = await stack.enter_async_context(open_store(new_root(config), settings))
         except StoreError as error:  # a service that cannot begin is bad input
             raise InputError(str(error)) from error
         assert isinstance(store.storage, LocalStorage)  # noqa: S101  (its settings say so)
@@ -57,15 +60,16 @@ async def open_parts(config: ServiceConfig) -> AsyncIterator[ServiceParts]:
         source = open_source(config.source, aside, ledger.last.id if ledger.last else "")
         loader = await stack.enter_async_context(TaskLoader(source, ledger.knows))
         pool = await _open_pool(config, stack)
+        if pool is not None:
+            await stack.enter_async_context(models)  # which are let go before their servers are
         folder = _folder_of(config.source, source, stack)
-        yield ServiceParts(_with_pool(config, pool), store, ledger, loader, pool, folder, questions, budget)
+        yield ServiceParts(_with_pool(config, pool), store, ledger, loader, pool, models, folder, budget)
 
 
 async def _open_pool(config: ServiceConfig, stack: AsyncExitStack) -> ModelServicePool | None:
-    """Model servers of its own; what a start that was killed has left of them is ended first."""
+    """Model servers of its own."""
     if config.models is None:
         return None
-    await reap_servers(ServerNotes())
     return await stack.enter_async_context(ModelServicePool(config.models))
 
 

@@ -44,9 +44,9 @@ class Told:
             self._put(msgspec.json.encode(event))
         if isinstance(event, BatchTaken):
             again = ", of an earlier start" if event.again else ""
-            _log.info("batch %s: %s%s, round %d", event.batch, counted(event.tasks, "task"), again, event.round)
+            _log.info("batch %s: %s%s, round %d", plain(event.batch), counted(event.tasks, "task"), again, event.round)
         elif isinstance(event, BatchEnded):
-            _log.info("batch %s: done after %s", event.batch, duration(event.seconds))
+            _log.info("batch %s: done after %s", plain(event.batch), duration(event.seconds))
 
 
 async def serve(config: ServiceConfig, *, force: bool = False, put: Callable[[bytes], None] | None = None) -> int:
@@ -61,7 +61,7 @@ async def serve(config: ServiceConfig, *, force: bool = False, put: Callable[[by
         stack.enter_context(LogLines(console))
         service = await stack.enter_async_context(Service.open(config, Told(put)))
         folder = service.runtime.folder
-        _say(console, f"serving batches from {config.source.at}, kept in {folder}")
+        _say(console, f"serving batches from {config.source.shown}, kept in {folder}")
         _say(console, f"more:  {program()} status {shlex.quote(folder)}")
         progress = Progress(console, service.runtime.status, lines=False)
         async with progress.shown():

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Self
 
 from deskroll.errors import InputError
+from deskroll.host.finishing import finish
 from deskroll.host.folder_watch import FolderWatch
 from deskroll.service.consumer import ConsumerFile
 from deskroll.service.window import ClosedGroup, JournalWindow
@@ -63,7 +64,7 @@ class GroupStream:
         self._follow = follow
         self._storage = storage
         self._file = ConsumerFile(storage, consumer)
-        self._watch = FolderWatch(storage.root)
+        self._watch = FolderWatch(storage.root, lambda name: name == paths.JOURNAL)
         self._opened = self._closed = False
         self._journal = JournalWindow(storage, self._file)
         self._reading = asyncio.Lock()
@@ -92,19 +93,33 @@ class GroupStream:
 
     async def open(self) -> None:
         """Take the consumer's name; InputError where another process has it."""
-        if self._closed:
-            raise InputError(f"the stream of consumer {self.consumer!r} is closed: make another one")
+        self._refuse_closed()
         if not self._opened:
-            await asyncio.to_thread(self._file.open)
-            await self._watch.__aenter__()
-            self._opened = True
+            await finish(self._open())
 
     async def close(self) -> None:
         """Let go of the name; what was handed out and not done comes again."""
-        if not self._opened or self._closed:
-            return
         self._closed = True
+        self._watch.wake()  # whoever waits hears of it
+        await finish(self._close())
+
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise InputError(f"the stream of consumer {self.consumer!r} is closed: make another one")
+
+    async def _open(self) -> None:
         async with self._reading:
+            self._refuse_closed()
+            if not self._opened:
+                await asyncio.to_thread(self._file.open)
+                await self._watch.__aenter__()
+                self._opened = True
+
+    async def _close(self) -> None:
+        async with self._reading:
+            if not self._opened:
+                return
+            self._opened = False
             try:
                 if self._since_place:
                     await self._file.add([], self._journal.place())
@@ -129,6 +144,7 @@ class GroupStream:
         """These groups are done; returns when that is durable."""
         await self.open()
         async with self._reading:
+            self._refuse_closed()
             self._since_place += len(keys)
             place = self._journal.place(without=keys) if self._since_place >= _PLACE_EVERY else None
             self._since_place = 0 if place else self._since_place
@@ -143,18 +159,11 @@ class GroupStream:
         until = None if wait is None else loop.time() + wait
         while True:
             async with self._reading:
-                if found := await self._read(most):
+                self._refuse_closed()
+                # In a thread, to its end also where whoever waits is cancelled: nobody else may read meanwhile.
+                if found := await finish(asyncio.to_thread(self._journal.read_oldest, most)):
                     return found
             left = _LOOK_S if until is None else min(_LOOK_S, until - loop.time())
             if left <= 0:
                 return []
             await self._watch.wait(left)
-
-    async def _read(self, most: int) -> list[ClosedGroup]:
-        """In a thread, to its end also where whoever waits is cancelled: nobody else may read meanwhile."""
-        work = asyncio.ensure_future(asyncio.to_thread(self._journal.read_oldest, most))
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            await asyncio.wait((work,))
-            raise

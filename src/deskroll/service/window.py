@@ -96,7 +96,7 @@ class JournalWindow:
         firsts += [first for key, first in self._handed.items() if key not in without]
         of_open = self._fold.first
         position = min((*firsts, self._offset if of_open is None else of_open, self._offset))
-        return Place(position=position, before=self._tail(position))
+        return Place(position=position, before=self._tail(position), epoch=self._fold.epoch_at(position))
 
     def _read_more(self) -> bool:
         """Take in a part of the journal; False: there is no more of it, or the window is full."""
@@ -125,7 +125,9 @@ class JournalWindow:
             ) from error
         if isinstance(found, ClosedAt):
             key = found.key
-            if key not in self._consumer and key not in self._pending and key not in self._handed:
+            if before := self._pending.get(key):  # it was closed once more, for another reason
+                self._pending[key] = before._replace(end=found.end, at=found.at, members=before.members | found.members)
+            elif key not in self._consumer and key not in self._handed:
                 self._pending[key] = found
         elif found is not None and found.key in self._pending:
             self._fold.put_back(self._pending.pop(found.key), found.sample)
@@ -147,10 +149,10 @@ class JournalWindow:
 
     def _begin(self, place: Place) -> None:
         """Begin at a place, if that is still what it was; else at the beginning."""
-        self._fold = GroupFold()
         self._pending = {}
-        held = self._tail(place.position) == place.before
-        self._offset = place.position if held else START.position
+        begin = place if self._tail(place.position) == place.before else START
+        self._fold = GroupFold(begin.epoch)
+        self._offset = begin.position
         self._handed = dict.fromkeys(self._handed, self._offset)
 
     def _tail(self, position: int) -> str:

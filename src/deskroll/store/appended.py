@@ -1,7 +1,8 @@
 """AppendedFile: a file of JSON lines in a run's folder that only grows, kept by one process at a time.
 
 Guarantees: what `append` has returned for is durable; a line that was being written when its writer died is cut off by
-the next one. Methods block. On a local path only: an object store cannot append.
+the next one. Methods block, and wait for each other: no file is closed under its writer. On a local path only: an
+object store cannot append.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 
-from deskroll.errors import InputError
+from deskroll.errors import InputError, StoreError
 from deskroll.store import journal
 from deskroll.store.commit import sync, write_all
 from deskroll.store.local import LocalStorage
@@ -25,6 +27,9 @@ class AppendedFile:
         self._path = storage.path(path)
         self._fd: int | None = None
         self._size = 0
+        self._torn = False
+        """Whether something is behind its whole lines that could not be cut off."""
+        self._using = threading.Lock()
 
     def open(self, in_use: str) -> bytes:
         """Take it: its whole lines; raises `InputError` with `in_use` where another process has it."""
@@ -46,21 +51,31 @@ class AppendedFile:
 
     def append(self, lines: bytes) -> None:
         """Append whole lines durably; StoreError when that fails, and then nothing of them is there."""
-        assert self._fd is not None  # noqa: S101  (it was opened)
-        try:
-            write_all(self._fd, lines)
-            os.fdatasync(self._fd)
-        except OSError as error:
-            with contextlib.suppress(OSError):  # else a torn line is cut off by whoever opens it next
-                os.ftruncate(self._fd, self._size)
-            raise store_error("write", self._path, error) from error
-        self._size += len(lines)
+        with self._using:
+            if self._fd is None:
+                raise StoreError(f"{self._path} is closed: nothing more can be written to it")
+            try:
+                if self._torn:
+                    self._cut(self._fd)
+                self._torn = True
+                write_all(self._fd, lines)
+                os.fdatasync(self._fd)
+            except OSError as error:
+                with contextlib.suppress(OSError):  # else the next write does it, or whoever opens it next
+                    self._cut(self._fd)
+                raise store_error("write", self._path, error) from error
+            self._size, self._torn = self._size + len(lines), False
 
     def close(self) -> None:
         """Let go, so that another process may have it."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        with self._using:
+            if self._fd is not None:
+                os.close(self._fd)
+                self._fd = None
+
+    def _cut(self, fd: int) -> None:
+        os.ftruncate(fd, self._size)
+        self._torn = False
 
     def _read(self) -> bytes:
         assert self._fd is not None  # noqa: S101

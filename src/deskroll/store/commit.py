@@ -57,6 +57,8 @@ class Commits:
     def __init__(self, root: str) -> None:
         self.rounds = 0
         """Visits to the thread so far."""
+        self.cpu_s = 0.0
+        """What those that are over took of a core, in seconds."""
         self._work_s = 0.0
         """How long those took that are over."""
         self._visit_at: float | None = None
@@ -120,6 +122,7 @@ class Commits:
     def _make_durable(self, batch: list[Commit]) -> None:
         self.rounds += 1
         self._visit_at = begun = time.monotonic()
+        on_core = time.thread_time()
         many = sum(len(commit.files) for commit in batch) >= TOGETHER
         if many and self._journalling and time.monotonic() >= self._not_before:
             self._all_at_once(batch)
@@ -128,6 +131,7 @@ class Commits:
                 self._one(commit)
         self._visit_at = None
         self._work_s += time.monotonic() - begun
+        self.cpu_s += time.thread_time() - on_core
 
     def _all_at_once(self, batch: list[Commit]) -> None:
         begun = time.monotonic()

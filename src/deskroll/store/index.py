@@ -378,6 +378,11 @@ def _brief(key: EpisodeKey, episode: Episode) -> Brief:
     return Brief(key, episode.attempt, episode.stop, BriefScore(episode.score.value), failure)
 
 
+def group_of(key: EpisodeKey) -> GroupKey:
+    """The group that an episode is of."""
+    return key.phase, key.round, key.task
+
+
 def shown(key: EpisodeKey) -> str:
     """An episode in a message."""
     return f"episode {plain(key.phase)}/{key.round}/{plain(key.task)}/{key.sample}"

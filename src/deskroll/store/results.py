@@ -15,6 +15,7 @@ import msgspec
 
 from deskroll.store import paths
 from deskroll.store.commit import write_all
+from deskroll.store.index import GroupKey
 from deskroll.store.journal import whole
 from deskroll.store.local import LocalStorage
 from deskroll.store.storage import Storage, store_error
@@ -83,19 +84,21 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Asked(msgspec.Struct):
     task_id: str
+    phase: str = ""
+    round: int = 0
     question: str = ""
 
 
-def known_questions(storage: Storage) -> dict[str, str]:
-    """The question of each task that has a result, by the task's id; what cannot be read is left out."""
+def known_questions(storage: Storage) -> dict[GroupKey, str]:
+    """The question of each group that has a result; what cannot be read is left out."""
     if not storage.exists(paths.RESULTS):
         return {}
-    decoder, found = msgspec.json.Decoder(_Asked), {}
+    decoder, found = msgspec.json.Decoder(_Asked), dict[GroupKey, str]()
     for line in storage.read(paths.RESULTS).splitlines():
         # The file is for people, who may have edited it; the journal has the results.
         with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
             asked = decoder.decode(line)
-            found[asked.task_id] = asked.question
+            found[asked.phase, asked.round, asked.task_id] = asked.question
     return found
 
 

@@ -11,7 +11,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -21,19 +21,19 @@ from deskroll.store import info as run_info
 from deskroll.store import journal, paths
 from deskroll.store.attempt import AttemptReader
 from deskroll.store.chain import Chain
-from deskroll.store.index import Index
+from deskroll.store.index import GroupKey, Index, group_of
 from deskroll.store.info import RunInfo
-from deskroll.store.journal import Closed, CloseReason, JournalRecord, Opened, Sealed
+from deskroll.store.journal import Closed, CloseReason, GroupClosed, JournalRecord, Opened, Sealed
 from deskroll.store.journal_bytes import check_unbegun, read_journal
 from deskroll.store.local import LocalStorage
 from deskroll.store.lock import Lock, this_process
 from deskroll.store.pump import Pump
-from deskroll.store.results import Describe, Result, ResultsFile
+from deskroll.store.results import Describe, Result, ResultsFile, known_questions
 from deskroll.store.sink import JournalFile, JournalSink
 from deskroll.store.sink_objects import JournalObjects
 from deskroll.store.spool import sweep
 from deskroll.store.storage import Storage
-from deskroll.types import Episode, EpisodeKey
+from deskroll.types import Episode, EpisodeKey, GroupEnd, Task
 
 WAIT_S = 20.0
 """How long a resume waits for those who still hold the run."""
@@ -66,6 +66,8 @@ class RunStore:
         self._pump = pump
         self._chain = chain
         self._describe = describe or (lambda key: "")
+        self._questions: dict[GroupKey, str] = {}
+        """What is asked in each group that is open; in an object store, where lines come at the end, in all."""
         self._end: tuple[CloseReason, str] | None = None
 
     @classmethod
@@ -96,15 +98,21 @@ class RunStore:
 
     # --- while the run goes on ---
 
+    def keep_questions(self, phase: str, round_: int, tasks: Iterable[Task]) -> None:
+        """What results.jsonl says that was asked, until the group of each task is closed."""
+        self._questions.update(((phase, round_, task.id), task.instruction) for task in tasks)
+
     def write(self, *records: JournalRecord) -> None:
         """Put records into the journal, soon; StoreError when one makes no sense, or nothing can be written."""
         for record in records:
             self._pump.check()
             line, result = journal.encode(record), b""
             if type(record) is Sealed:
-                result = Result.of(record.episode, self._describe(record.episode.key)).encode()
+                result = Result.of(record.episode, self._question(record.episode.key)).encode()
             self.index.apply_in_brief(record)
             self._pump.put(self._chain.link(line), result)
+            if type(record) is GroupClosed and record.end is not GroupEnd.STOPPED and self.storage.local:
+                self._questions.pop((record.phase, record.round, record.task), None)
 
     async def outcomes(self) -> list[Episode]:
         """The outcome of every episode that has one and is still planned, in full: read from the journal."""
@@ -216,8 +224,15 @@ class RunStore:
         return Index.load(read_journal(self.storage), self.storage.shown(paths.JOURNAL)).outcomes()
 
     def _rewrite_results(self) -> None:
-        lines = (Result.of(each, self._describe(each.key)).encode() for each in self._read_outcomes())
+        known = known_questions(self.storage)
+        lines = (
+            Result.of(each, self._question(each.key) or known.get(group_of(each.key), "")).encode()
+            for each in self._read_outcomes()
+        )
         self.storage.write_atomic(paths.RESULTS, b"".join(lines))
+
+    def _question(self, key: EpisodeKey) -> str:
+        return self._questions.get(group_of(key)) or self._describe(key)
 
     async def _folder_exists(self, key: EpisodeKey, attempt: int) -> bool:
         folder = paths.attempt_folder(key, attempt)

@@ -43,20 +43,20 @@ def load_tasks(
 ) -> list[Task]:
     """Read all tasks, or those that are selected, or the first `limit` of them; `root` holds the tasks of a suite."""
     path = Path(path)
-    return _collect(_objects(path, root), path, limit, only)
+    return _collect(_objects(path, root), str(path), limit, only)
 
 
 def parse_tasks(text: str, path: Path, *, root: Path | None = None) -> list[Task]:
     """The tasks that the text of a file holds, as `load_tasks` reads them; `path` is the file's."""
-    return _collect(_objects_in(text, path, root), path)
+    return _collect(_objects_in(text, path, root), str(path))
 
 
 def parse_list(items: Sequence[object], where: str) -> list[Task]:
     """The tasks of a list; `where` it comes from, for error messages."""
-    return _collect((Found(f"{where}[{n}]", item) for n, item in enumerate(items)), Path(where))
+    return _collect((Found(f"{where}[{n}]", item) for n, item in enumerate(items)), where)
 
 
-def _collect(objects: Iterable[Found], path: Path, limit: int | None = None, only: Selection = _ALL) -> list[Task]:
+def _collect(objects: Iterable[Found], path: str, limit: int | None = None, only: Selection = _ALL) -> list[Task]:
     """Each object as a task; some, and each id once."""
     tasks: dict[str, tuple[Task, str]] = {}
     for where, raw, domain in objects:
@@ -67,9 +67,9 @@ def _collect(objects: Iterable[Found], path: Path, limit: int | None = None, onl
         if limit is not None and len(tasks) >= limit and not only:
             break
     if not tasks:
-        raise InputError(f"{path}: there is no task in it; write {_HOW.get(path.suffix.lower(), _TASK)}")
+        raise InputError(f"{path}: there is no task in it; write {_HOW.get(Path(path).suffix.lower(), _TASK)}")
     found = [task for task, _ in tasks.values()]
-    return select(found, only, str(path))[:limit] if only else found
+    return select(found, only, path)[:limit] if only else found
 
 
 def parse_task(raw: object, where: str, domain: str = "") -> Task:

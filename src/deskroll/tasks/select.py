@@ -42,8 +42,8 @@ def select(tasks: Sequence[Task], only: Selection, where: str) -> list[Task]:
     """The tasks that fit; `where` says where they are from, for error messages."""
     ids = {find_task(tasks, each, where).id for each in only.ids}
     apps = {app_of(each).name for each in only.apps}
-    _refuse_unknown("domain", only.domains, Counter(task.domain for task in tasks if task.domain), where)
-    _refuse_unknown("app", sorted(apps), Counter(app for task in tasks for app in related_apps(task)), where)
+    refuse_unknown("domain", only.domains, Counter(task.domain for task in tasks if task.domain), where)
+    refuse_unknown("app", sorted(apps), Counter(app for task in tasks for app in related_apps(task)), where)
     found = [
         task
         for task in tasks
@@ -75,7 +75,8 @@ def find_task(tasks: Iterable[Task], name: str, where: str) -> Task:
     return known[close[0]]
 
 
-def _refuse_unknown(what: str, asked: Sequence[str], there: Counter[str], where: str) -> None:
+def refuse_unknown(what: str, asked: Sequence[str], there: Counter[str], where: str) -> None:
+    """Refuse a name that fits no task; `there`: what there is, and of how many tasks."""
     for name in asked:
         if name not in there:
             shown = ", ".join(f"{plain(each)} ({count})" for each, count in sorted(there.items())) or "none"

@@ -80,6 +80,11 @@ class SourceSettings(Settings):
         return self.at.startswith(ADDRESSES)
 
     @property
+    def shown(self) -> str:
+        """What people are told of it: an address without its query, which may hold a secret."""
+        return self.at.partition("?")[0] if self.is_address else self.at
+
+    @property
     def is_file(self) -> bool:
         """Whether it is one file."""
         return not self.is_address and self.at.lower().endswith(SUFFIXES)
@@ -117,22 +122,29 @@ class Source(Protocol):
     folder: Path | None
     """What is watched for changes; None: nothing can be."""
 
+    def concerns(self, name: str) -> bool:
+        """Whether a change of the file of this name in that folder is worth a look."""
+        return False
+
     @property
     def waiting(self) -> int:
         """Batches that were seen and not handed out yet, as far as that is known."""
+        return 0
 
     @property
     def unsettled_s(self) -> float | None:
         """When to look again at what is still being written, in seconds; None: nothing is."""
+        return None
+
+    async def close(self) -> None:
+        """Let go of what it holds."""
+        return
 
     async def poll(self, knows: Knows) -> TaskBatch | BadBatch | None:
         """The next batch that nobody knows."""
 
     async def set_aside(self, bad: BadBatch) -> str:
         """Take a bad batch out of the way, with what is wrong with it; where it is now."""
-
-    async def close(self) -> None:
-        """Let go of what it holds."""
 
 
 class TaskLoader:
@@ -148,7 +160,7 @@ class TaskLoader:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._source.close)
             if self._source.folder is not None:
-                self._watch = await stack.enter_async_context(FolderWatch(self._source.folder))
+                self._watch = await stack.enter_async_context(FolderWatch(self._source.folder, self._source.concerns))
             self._stack = stack.pop_all()
         return self
 
@@ -204,6 +216,16 @@ def read_token(settings: SourceSettings) -> str:
     if settings.token_env and not token:
         raise ConfigError(f"source.token_env is {settings.token_env}, and that environment variable is not set")
     return token
+
+
+def as_text(text: str) -> str:
+    """The same, with what no UTF-8 can hold (half of a character, odd bytes of a file's name) written out."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def bad_batch(name: BatchName, error: object) -> BadBatch:
+    """A batch that cannot be run, and why; fit to be written down."""
+    return BadBatch(id=name.id, digest=name.digest, error=as_text(str(error)))
 
 
 def digest_of(data: bytes) -> str:

@@ -19,16 +19,19 @@ from deskroll.tasks.source import (
     BadBatch,
     BatchName,
     Knows,
+    Source,
     SourceError,
     SourceSettings,
     TaskBatch,
+    as_text,
+    bad_batch,
     check_size,
     digest_of,
     most_bytes,
 )
 
 
-class FileSource:
+class FileSource(Source):
     """See `Source`."""
 
     def __init__(self, settings: SourceSettings, aside: Path) -> None:
@@ -47,18 +50,14 @@ class FileSource:
         if not is_folder(self._path.parent):
             raise InputError(f"source: there is no folder {self._path.parent}, in which {self._path.name} could be")
 
-    @property
-    def waiting(self) -> int:
+    def concerns(self, name: str) -> bool:
         """See `Source`."""
-        return 0
+        return name == self._path.name
 
     @property
     def unsettled_s(self) -> float | None:
         """See `Source`."""
         return self._unsettled
-
-    async def close(self) -> None:
-        """See `Source`."""
 
     async def poll(self, knows: Knows) -> TaskBatch | BadBatch | None:
         """See `Source`."""
@@ -90,17 +89,16 @@ class FileSource:
         except OSError as error:
             raise SourceError(f"source: {self._path} cannot be read: {error.strerror}") from error
         self._dealt = signature
-        name = BatchName(id=self._path.name, digest=digest_of(data))
+        name = BatchName(id=as_text(self._path.name), digest=digest_of(data))
         return None if knows(name) else self._batch(name, data)
 
     def _batch(self, name: BatchName, data: bytes) -> TaskBatch | BadBatch:
+        self._bad = data  # also where it is good: what its tasks lack may show later
         try:
             check_size(data, self._settings, str(self._path))
             tasks = parse_tasks(text_of(data, str(self._path)), self._path, root=self._root)
-        except InputError as error:
-            self._bad = data
-            return BadBatch(id=name.id, digest=name.digest, error=str(error))
-        self._bad = data  # what its tasks lack may show later
+        except (InputError, UnicodeEncodeError) as error:
+            return bad_batch(name, error)
         return TaskBatch(id=name.id, digest=name.digest, tasks=tuple(tasks))
 
 

@@ -22,9 +22,11 @@ from deskroll.tasks.source import (
     BadBatch,
     BatchName,
     Knows,
+    Source,
     SourceError,
     SourceSettings,
     TaskBatch,
+    bad_batch,
     check_size,
     digest_of,
     most_bytes,
@@ -34,7 +36,7 @@ LONGEST_ID = 200
 _CHUNK = 1 << 16
 
 
-class HttpSource:
+class HttpSource(Source):
     """See `Source`."""
 
     def __init__(self, settings: SourceSettings, token: str, aside: Path, after: str = "") -> None:
@@ -48,16 +50,6 @@ class HttpSource:
         self._last: BatchName | None = None
         self._said = b""
         """What it answered then."""
-
-    @property
-    def waiting(self) -> int:
-        """See `Source`."""
-        return 0
-
-    @property
-    def unsettled_s(self) -> float | None:
-        """See `Source`."""
-        return None
 
     async def close(self) -> None:
         """See `Source`."""
@@ -94,28 +86,32 @@ class HttpSource:
                 if response.status == 204:
                     return None
                 if response.status != 200:
-                    raise SourceError(f"source: {self._shown} answered {_meaning(response)}")
+                    raise SourceError(f"source: {settings.shown} answered {_meaning(response)}")
                 return await _read_body(response, most_bytes(settings) + 1)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             why = plain(str(error)) or f"no answer within {settings.timeout:g} s"
-            raise SourceError(f"source: {self._shown} cannot be asked: {why}") from error
-
-    @property
-    def _shown(self) -> str:
-        """The address without its query, which may hold a secret."""
-        return self._settings.at.partition("?")[0]
+            raise SourceError(f"source: {settings.shown} cannot be asked: {why}") from error
 
     def _read(self, data: bytes) -> TaskBatch | BadBatch:
-        name, digest = "", digest_of(data)
+        name, digest, shown = "", digest_of(data), self._settings.shown
         try:
-            check_size(data, self._settings, self._shown)
-            said = decode(text_of(data, self._shown), self._shown)
-            name = _batch_id(said, self._shown)
-            digest = digest_of(msgspec.json.encode(said, order="deterministic"))
-            tasks = parse_list(_list_of_tasks(said, self._shown), f"{self._shown}: batch {name!r}: tasks")
+            check_size(data, self._settings, shown)
+            said = decode(text_of(data, shown), shown)
+            name = _batch_id(said, shown)
+            digest = _digest(said, shown)
+            tasks = parse_list(_list_of_tasks(said, shown), f"{shown}: batch {name!r}: tasks")
         except InputError as error:
-            return BadBatch(id=name or f"answer-{digest[:8]}", digest=digest, error=str(error))
+            return bad_batch(BatchName(id=name or f"answer-{digest[:8]}", digest=digest), error)
         return TaskBatch(id=name, digest=digest, tasks=tuple(tasks))
+
+
+def _digest(said: object, where: str) -> str:
+    """Of what it says, however it is spaced and ordered."""
+    try:
+        return digest_of(msgspec.json.encode(said, order="deterministic"))
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise InputError(f"{where}: it holds half of a character ({half!a}); write the whole character") from None
 
 
 def _list_of_tasks(said: object, where: str) -> list[object]:

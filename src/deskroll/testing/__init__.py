@@ -3,6 +3,7 @@
     pytest --pyargs deskroll.testing --provider my_package.mine:Mine
     pytest --pyargs deskroll.testing --env safe.py:SafeEnv --plugin-tasks tasks.jsonl
     pytest --pyargs deskroll.testing --agent mine --plugin-options '{"max_images": 3}'
+    pytest --pyargs deskroll.testing --trainer mine.py:Mine --plugin-checkpoint models/tiny
 
 A plug-in is named as everywhere: by its short name, a path or a file; a flag may be given several times. Needs pytest
 and nothing else beside what the plug-in itself needs. docs/plugins.md says what each suite wants to know.
@@ -35,6 +36,8 @@ class Chosen:
     """A file of tasks for it."""
     example: dict[str, Any] | None = None
     """Arguments of a call that it must understand (action spaces)."""
+    checkpoint: Path | None = None
+    """A folder with a model for it (trainers)."""
 
     def load(self) -> Any:
         """Its class."""

@@ -31,6 +31,7 @@ def pytest_load_initial_conftests(parser: pytest.Parser, args: list[str]) -> Non
         )
     group.addoption("--plugin-options", default="{}", metavar="JSON", help="its options (of a model: its settings)")
     group.addoption("--plugin-tasks", default="", metavar="FILE", help="tasks for an environment or an agent")
+    group.addoption("--plugin-checkpoint", default="", metavar="DIR", help="a model, for a trainer")
     group.addoption("--plugin-example", default="", metavar="JSON", help="a call's arguments, for an action space")
 
 
@@ -58,6 +59,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             options=_json(config, "plugin_options"),
             tasks=Path(tasks) if (tasks := config.getoption("plugin_tasks")) else None,
             example=_json(config, "plugin_example") or None,
+            checkpoint=Path(model).absolute() if (model := config.getoption("plugin_checkpoint")) else None,
         )
         for kind in KINDS
         if own not in KINDS or own == kind

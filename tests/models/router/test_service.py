@@ -219,7 +219,8 @@ async def test_closing_a_router_ends_every_wait(tmp_path: Path) -> None:
             await until(lambda: router.view()[0].state == "draining", "it drains")
         await asyncio.wait_for(drained, PATIENCE_S)  # with its connection, the ticket was lost
         async with asyncio.timeout(PATIENCE_S):
-            await held.__aexit__(None, None, None)
+            with pytest.raises(ModelError, match="is gone"):
+                await held.__aexit__(None, None, None)
 
 
 async def test_what_is_no_address_is_refused() -> None:

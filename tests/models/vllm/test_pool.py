@@ -12,12 +12,15 @@ from deskroll.models.base import ModelCall
 from deskroll.models.messages import Message
 from deskroll.models.router.roster import EndpointState
 from deskroll.models.scripted import Reloading, Trouble, Weights
+from deskroll.models.vllm.control import ServerControl
 from deskroll.models.vllm.gpus import Gpu, read_gpus
+from deskroll.models.vllm.pool import ModelServicePool
+from deskroll.models.vllm.status import Reloaded
 from deskroll.models.weights.refusal import CheckpointRefused
 from tests.models.vllm.askers import Askers, ask, fits
-from tests.models.vllm.scripted_pool import ScriptedServers, scripted_pool
+from tests.models.vllm.scripted_pool import ScriptedReplica, ScriptedServers, scripted_pool
 from tests.models.weights.files import one_file, safetensors
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 @pytest.fixture
@@ -116,16 +119,76 @@ async def test_a_server_that_is_killed_while_it_loads_comes_back_with_the_new_we
         first = servers.started[0]
         first.scripted.trouble = Trouble(reload_s=3600)
         version(base, 1)
-        moving = asyncio.create_task(pool.load_latest_model())
-
-        async def loads() -> bool:
-            return "/collective_rpc" in first.scripted.commands
-
-        await eventually(loads, "it loads")
+        moving = await _loading(pool, first)
         await first.kill()
         assert (await moving).changed
         assert [(view.state, view.version) for view in pool.endpoints()] == [(EndpointState.UP, "1")] * 2
         assert fits(base, await ask(pool))
+
+
+async def test_a_change_of_weights_goes_on_where_whoever_asked_for_it_is_cancelled(
+    base: Path, servers: ScriptedServers
+) -> None:
+    async with scripted_pool(servers, base, [], replicas=2, weights={"source": str(base.parent), "poll": 3600}) as pool:
+        await pool.ready()
+        first = servers.started[0]
+        first.scripted.trouble = Trouble(reload_s=0.2)
+        version(base, 1)
+        moving = await _loading(pool, first)
+        moving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await moving
+        assert not (await pool.load_latest_model()).changed, "it waits for the change that has begun"
+        assert [(view.state, view.version) for view in pool.endpoints()] == [(EndpointState.UP, "1")] * 2
+        assert len(servers.started) == 2, "no server was started again"
+        assert fits(base, await ask(pool))
+
+
+async def test_a_change_of_weights_ends_with_the_pool_and_says_so(base: Path, servers: ScriptedServers) -> None:
+    told: list[str] = []
+    async with scripted_pool(servers, base, told, weights={"source": str(base.parent), "poll": 3600}) as pool:
+        await pool.ready()
+        servers.started[0].scripted.trouble = Trouble(reload_s=3600)
+        version(base, 1)
+        moving = await _loading(pool, servers.started[0])
+    async with asyncio.timeout(PATIENCE_S):
+        with pytest.raises(ModelError, match="the pool was ended before its servers had the new weights"):
+            await moving
+    assert (servers.open, told) == ([], [])
+
+
+async def _loading(pool: ModelServicePool, server: ScriptedReplica) -> asyncio.Task[Reloaded]:
+    """A change of weights that has come to that server's reload."""
+    moving = asyncio.create_task(pool.load_latest_model())
+
+    async def loads() -> bool:
+        return "/collective_rpc" in server.scripted.commands
+
+    await eventually(loads, "it loads")
+    return moving
+
+
+class FaultyControl(ServerControl):
+    """Has a bug in it."""
+
+    async def post(self, *args: object, **fields: object) -> tuple[int, bytes]:
+        raise RuntimeError("a bug of ours")
+
+
+async def test_a_refresh_that_dies_of_a_bug_means_a_restart_and_the_other_servers_are_refreshed(
+    base: Path, servers: ScriptedServers
+) -> None:
+    told: list[str] = []
+    weights = {"source": str(base.parent), "poll": 3600}
+    async with scripted_pool(servers, base, told, replicas=2, weights=weights) as pool:
+        await pool.ready()
+        first = servers.started[0]
+        await first.control.__aexit__()
+        first.control = FaultyControl(first.socket)
+        version(base, 1)
+        assert (await pool.load_latest_model()).changed
+        assert [(view.state, view.version) for view in pool.endpoints()] == [(EndpointState.UP, "1")] * 2
+    assert told == ["server 0: a refresh died: RuntimeError: a bug of ours\nit is started again"]
 
 
 async def test_a_server_that_dies_too_often_is_given_up_and_says_why(base: Path, short_path: Path) -> None:

@@ -8,7 +8,7 @@ A tree that cannot be read has no elements, and is never an exception: it comes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from xml.etree import ElementTree as ET
 
 from deskroll.errors import plain
@@ -26,6 +26,7 @@ _TAGS = frozenset({
     "alert", "canvas", "check-box", "combo-box", "entry", "icon", "image", "paragraph", "scroll-bar", "section",
     "slider", "static", "table-cell", "terminal", "text",
 })  # fmt: skip
+_WINDOWS = ("frame", "dialog", "window", "alert")
 _USABLE = ("enabled", "editable", "expandable", "checkable")
 _COLUMNS = "tag\tname\ttext\tclass\tdescription\tposition (top-left x&y)\tsize (w&h)"
 _MARKED_COLUMNS = "index\ttag\tname\ttext"
@@ -59,13 +60,22 @@ def sound(tree: str) -> bool:
 
 def elements(tree: str) -> list[Element]:
     """The elements of a tree that are on the screen, can be used, and have a name or a text."""
+    return [element for node in _nodes(tree) if (element := _element(node)) is not None]
+
+
+def window_titles(tree: str) -> list[str]:
+    """What the windows on the screen are called, which no table of elements says."""
+    shown = (node for node in _nodes(tree) if node.get(f"{_STATE}showing") == "true" and node.tag in _WINDOWS)
+    return [_cell(node.get("name", "")) for node in shown]
+
+
+def _nodes(tree: str) -> Iterator[ET.Element]:
     if not sound(tree):
-        return []
+        return iter(())
     try:
-        root = ET.fromstring(tree)  # noqa: S314  (without a document type there are no entities to expand)
+        return ET.fromstring(tree).iter()  # noqa: S314  (without a document type there are no entities to expand)
     except ET.ParseError:
-        return []
-    return [element for node in root.iter() if (element := _element(node)) is not None]
+        return iter(())
 
 
 def table(found: Iterable[Element]) -> str:

@@ -168,9 +168,11 @@ class OSWorldEnv(Env):
         if self._desktop.simulated and looks_at_desktop(self.task):
             return Score(value=None, reason=_SIMULATED)
         whose = self.settings.evaluators
-        keep = self.context.keep
+        keep, model = self.context.keep, self.context.judge
         try:
-            return await evaluate(self.task, self._desktop, ending, self._setup, evaluators=whose, keep=keep)
+            return await evaluate(
+                self.task, self._desktop, ending, self._setup, evaluators=whose, keep=keep, model=model
+            )
         finally:
             self._keep_steps("postconfig.json")
 

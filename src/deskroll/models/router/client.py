@@ -45,6 +45,7 @@ class RouterClient:
     def __init__(self, listen: Listen, token: str = "") -> None:
         self._listen = listen
         self._token = token
+        self._gone_text = f"the router of models on {listen} is gone"
         self._frames: Frames | None = None
         self._serial = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Ticket]] = {}
@@ -65,7 +66,9 @@ class RouterClient:
         except OSError as error:  # a time-out is one, too
             await self.__aexit__()
             why = f"not within {_CONNECT_S:g} s" if isinstance(error, TimeoutError) else error.strerror or error
-            raise ModelError(f"no router of models answers on {self._listen}: {why}") from error
+            raise ModelError(
+                f"no router of models answers on {self._listen}: {why}; `deskroll models up` starts one, and says where"
+            ) from error
         except BaseException:
             await self.__aexit__()
             raise
@@ -96,7 +99,7 @@ class RouterClient:
     async def ask(self, session: str = "") -> Held:
         """Wait for a ticket; whoever has it gives it back."""
         if self._frames is None:
-            raise ModelError(f"the router of models on {self._listen} is gone")
+            raise ModelError(self._gone_text)
         number = next(self._serial)
         wanted: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
         self._asked[number] = wanted
@@ -124,10 +127,11 @@ class RouterClient:
             self._timer = asyncio.get_running_loop().call_later(_LATER_S, self._send_answered)
 
     async def hear_version(self, held: Held) -> None:
-        """What is served after a request, of which `give_back` has asked to be told."""
-        if self._frames is not None:
-            after = await self._wait_returned(held.ticket.id)
-            held.version_end = "" if after == held.ticket.version else after
+        """What is served after a request, of which `give_back` has asked to be told; raises `ModelError`."""
+        if self._frames is None:
+            raise ModelError(self._gone_text)
+        after = await self._wait_returned(held.ticket.id)
+        held.version_end = "" if after == held.ticket.version else after
 
     def end_session(self, session: str) -> None:
         """An attempt is over: where it was answered does not matter any more."""
@@ -181,8 +185,7 @@ class RouterClient:
 
     def _gone(self) -> None:
         self._frames = None
-        why = f"the router of models on {self._listen} is gone"
         for future in (*self._asked.values(), *self._returned.values(), self._welcome):
             if future is not None and not future.done():
-                future.set_exception(ModelError(why))
+                future.set_exception(ModelError(self._gone_text))
                 future.exception()

@@ -20,7 +20,7 @@ def complete_folder(weights: Path, model: Path, place: Path) -> Path:
     Raises `ModelError` where one of them is gone.
     """
     try:
-        missing = [file for file in _beside(model) if not (weights / file.name).exists()]
+        missing = [file for file in files_beside(model) if not (weights / file.name).exists()]
         if not missing:
             return weights
         place.mkdir(mode=0o700)
@@ -31,7 +31,7 @@ def complete_folder(weights: Path, model: Path, place: Path) -> Path:
     return place
 
 
-def _beside(model: Path) -> list[Path]:
-    """The files of a model that are no weights."""
+def files_beside(model: Path) -> list[Path]:
+    """The files of a model that are no weights: configuration, tokenizer, processor, template."""
     files = (file for file in model.iterdir() if file.is_file() and file.name not in MARKERS)
     return sorted(file for file in files if not file.name.endswith(_WEIGHTS) and not file.name.startswith("."))

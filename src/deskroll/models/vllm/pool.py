@@ -2,8 +2,9 @@
 
 Guarantees: a server is asked once it has answered a first prompt, and under the version of the weights that it has; one
 that died is started again; newer weights go to `rolling` servers at a time, and to the next ones once these are up;
-what is refused, or what no server takes, is told once, and the old weights go on. When the block ends, nothing is left;
-what a pool whose process was killed has left is ended before the first server is started.
+what is refused, or what no server takes, is told once, and the old weights go on; a change of weights that has begun
+comes to its end also where whoever asked for it is cancelled. When the block ends, nothing is left; what a pool whose
+process was killed has left is ended before the first server is started.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
@@ -69,6 +70,7 @@ class ModelServicePool:
         self._replicas: list[Replica] = []
         self._lives: dict[int, asyncio.Task[None]] = {}
         self._moving = asyncio.Lock()
+        self._moves: set[asyncio.Task[Reloaded]] = set()
         self._stack = AsyncExitStack()
         self._router: Router
         self._supply: Supply
@@ -85,6 +87,7 @@ class ModelServicePool:
             self._listen = await stack.enter_async_context(serve_router(self._router, listen, self._token))
             settings = ModelSettings(name=self.config.served_name, pool=str(self._listen))
             stack.push_async_callback(self._end_servers)
+            stack.push_async_callback(self._end_moves)
             for number in range(self.config.replicas):
                 replica = Replica(number, self.config, self._supply, self._router, make, self._tell)
                 self._replicas.append(replica)
@@ -129,14 +132,11 @@ class ModelServicePool:
 
     async def load_latest_model(self) -> Reloaded:
         """Serve the newest weights of the source, if there are newer ones; returns once those that are up have them."""
-        async with self._moving:
-            found = await self._supply.newest()
-            return await self._move(found) if found is not None else Reloaded(False, self.checkpoint_info())
+        return await self._finish(self._load_latest())
 
     async def reload(self, folder: Path) -> Reloaded:
         """Serve the weights in a folder, also where they are older; raises `CheckpointRefused`."""
-        async with self._moving:
-            return await self._move(await self._supply.read(folder))
+        return await self._finish(self._load(folder))
 
     def checkpoint_info(self) -> CheckpointInfo:
         """What is served."""
@@ -179,6 +179,35 @@ class ModelServicePool:
 
     # --- the machinery ---
 
+    async def _finish(self, move: Coroutine[object, object, Reloaded]) -> Reloaded:
+        """Do it to its end, whoever waits for it: half a change would leave servers that nobody may ask."""
+        task = asyncio.create_task(move, name="a change of weights")
+        self._moves.add(task)
+        task.add_done_callback(self._moves.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            waiting = asyncio.current_task()
+            if task.cancelled() and waiting is not None and not waiting.cancelling():
+                raise ModelError("the pool was ended before its servers had the new weights") from None
+            task.add_done_callback(self._tell_failed)
+            raise
+
+    def _tell_failed(self, move: asyncio.Task[Reloaded]) -> None:
+        """Of a change of weights for which nobody waits any more."""
+        error = None if move.cancelled() else move.exception()
+        if error is not None and not isinstance(error, CheckpointRefused):  # that is told by whoever refused it
+            self._tell(f"a change of weights failed: {str(error) or type(error).__name__}")
+
+    async def _load_latest(self) -> Reloaded:
+        async with self._moving:
+            found = await self._supply.newest()
+            return await self._move(found) if found is not None else Reloaded(False, self.checkpoint_info())
+
+    async def _load(self, folder: Path) -> Reloaded:
+        async with self._moving:
+            return await self._move(await self._supply.read(folder))
+
     async def _move(self, new: Checkpoint) -> Reloaded:
         """Bring weights to all servers, some at a time; where none takes them: `CheckpointRefused`, told by then."""
         before = self._supply.served
@@ -211,6 +240,11 @@ class ModelServicePool:
                 if str(error) != told:
                     told = str(error)
                     self._tell(told)
+
+    async def _end_moves(self) -> None:
+        for task in self._moves:
+            task.cancel()
+        await asyncio.gather(*self._moves, return_exceptions=True)
 
     async def _end_servers(self) -> None:
         await asyncio.gather(*(_cancel(task) for task in self._lives.values()))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from deskroll.clocks import running_time
-from deskroll.errors import DeskrollError
+from deskroll.errors import DeskrollError, ModelError
 from deskroll.models.router.router import Router, Server
 from deskroll.models.vllm.config import ModelPoolConfig
 from deskroll.models.vllm.loading import Loader
@@ -149,7 +149,9 @@ class Replica:
         try:
             await loader.renew(checkpoint, lambda: self._server is server)
             self._supply.note_up(loader.holds)
-        except DeskrollError as failed:
+        except Exception as error:  # noqa: BLE001  (whatever it was, nobody asks the server any more)
+            what = f"a refresh died: {type(error).__name__}: {error}"
+            failed = error if isinstance(error, DeskrollError) else ModelError(what)
             if not loader.must_restart(failed) and self._supply.take_back(checkpoint, str(failed)):
                 return
             if not broken.done():

@@ -1,7 +1,7 @@
 """Supply: the weights that a pool serves, and where newer ones come from.
 
 Guarantees: weights that no server has come up with yet, and with which servers fail again and again, are taken back and
-told once; what was served before them goes on.
+told once; what a server had come up with before them goes on, and stays on this machine for that.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Supply:
 
     async def newest(self) -> Checkpoint | None:
         """What can be served in place of what is; None: nothing newer."""
-        return None if self._watch is None else await self._watch.look()
+        return None if self._watch is None else await self._watch.look(keep=[self._good])
 
     async def read(self, folder: Path) -> Checkpoint:
         """The weights in a folder, checked; raises `CheckpointRefused`."""

@@ -8,7 +8,7 @@ the first look are history; one that appears later and is not above what is serv
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from deskroll.errors import plain
@@ -63,9 +63,12 @@ class WeightsWatch:
             if folder.name == refused.path.name:
                 self._refused[folder.name] = folder
 
-    async def look(self) -> Checkpoint | None:
-        """The newest version that can be served in place of what is; None: there is none yet."""
-        return await asyncio.to_thread(self._look)
+    async def look(self, keep: Collection[Checkpoint] = ()) -> Checkpoint | None:
+        """The newest version that can be served in place of what is; None: there is none yet.
+
+        What is served stays where it is meanwhile, and so does what is in `keep`.
+        """
+        return await asyncio.to_thread(self._look, {each.path.name for each in (self.served, *keep)})
 
     async def wait(self, every: float) -> Checkpoint:
         """The same, once there is one; `every` so many seconds it is looked for: a folder tells nobody that it grew."""
@@ -74,7 +77,7 @@ class WeightsWatch:
                 return found
             await asyncio.sleep(every)
 
-    def _look(self) -> Checkpoint | None:
+    def _look(self, keep: Collection[str]) -> Checkpoint | None:
         before = self._before
         now = self._before = next_look(self._source.folders(), before)
         if before is None:
@@ -84,7 +87,7 @@ class WeightsWatch:
             if self._refused.get(folder.name) == folder or self._is_history(folder):
                 continue
             try:
-                return self._checked(folder, whole)
+                return self._checked(folder, whole, keep)
             except CheckpointRefused as refused:
                 self._refused[folder.name] = folder
                 self._on_refused(refused)
@@ -100,10 +103,10 @@ class WeightsWatch:
         was = self._history.get(folder.name)
         return was is not None and (was == folder or (folder.version or 0) <= self.served.version)
 
-    def _checked(self, folder: Folder, whole: list[Folder]) -> Checkpoint:
+    def _checked(self, folder: Folder, whole: list[Folder], keep: Collection[str]) -> Checkpoint:
         version = self._version(folder, whole)
         check_version(version, self.served.version)
-        path = self._source.fetch(folder, keep={self.served.path.name})
+        path = self._source.fetch(folder, keep)
         found = read_checkpoint(path, version)
         check_kind(found, self._kind)
         if self.served.kind is self._kind:

@@ -1,6 +1,7 @@
 """BusyMeter: what the attempts of this process take of what they share in it, since it was asked last.
 
-They share a core, for the event loop runs in one thread, and the thread in which what they wrote is made durable.
+They share a core, for the event loop runs in one thread, and others that compute take the interpreter from it; and the
+thread in which what they wrote is made durable.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _ACCOUNT = Path("/proc/self/schedstat")
 
 
 class BusyMeter:
-    """Made in the process that it measures, whose attempts are stored there."""
+    """Made and read in the thread of the event loop, in the process that it measures; its attempts are stored there."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -29,17 +30,19 @@ class BusyMeter:
         if before is None or self._before is None or _has_children():
             return None
         at, wanted, writing = (now - then for now, then in zip(self._before, before, strict=True))
-        return max(wanted, writing) / at if at > 0 else None
+        return max(wanted, writing) / at if at > 0 else None  # `wanted` may be below 0: what writing took is told late
 
     def _look(self) -> tuple[float, float, float] | None:
-        """The time, that of a core which was used or waited for, and that of the thread which writes, in seconds."""
+        """The time, that of cores which was used or waited for, and that of the thread which writes, in seconds."""
         if not isinstance(self._storage, LocalStorage):
             return None
         try:
             on_core, in_line, _ = map(int, _ACCOUNT.read_text().split())
         except (OSError, ValueError):
             return None
-        return time.monotonic(), (on_core + in_line) / 1e9, self._storage.commits.work_s
+        commits = self._storage.commits
+        in_threads = time.process_time() - time.thread_time() - commits.cpu_s
+        return time.monotonic(), (on_core + in_line) / 1e9 + in_threads, commits.work_s
 
 
 def _has_children() -> bool:

@@ -256,10 +256,7 @@ class ProcessBackend(Backend):
             await asyncio.sleep(_LOOK_S)
             self._zygote.forget_words()
             for handle in self._handles:
-                if handle.rss_mb() > self._settings.worker_memory_mb:
-                    handle.kill(
-                        f"it had {handle.rss_mb():.0f} MB of memory; allowed: {self._settings.worker_memory_mb:g}"
-                    )
+                handle.check_memory(self._settings.worker_memory_mb)
             if hanging := [handle for handle in self._handles if self._hangs(handle)]:
                 words = await self._stacks(hanging)
                 for handle in hanging:

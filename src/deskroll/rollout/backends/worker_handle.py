@@ -249,6 +249,13 @@ class WorkerHandle:
             return 0.0
         return (resident - shared) * _PAGE_MB
 
+    def check_memory(self, allowed_mb: float) -> None:
+        """Note how much it has, and kill it where that is too much."""
+        has = self.rss_mb()
+        self._gauge.weigh(has / allowed_mb)
+        if has > allowed_mb:
+            self.kill(f"it had {has:.0f} MB of memory; allowed: {allowed_mb:g}")
+
     def ask_stack(self) -> None:
         """Have it print where it stands, even when it hangs."""
         self._signal(signal.SIGUSR1)

@@ -1,9 +1,10 @@
 """Which code judges a part of a task: the one rule, in this one place.
 
-A function of the task's own judges wherever it is named. Else the task decides: in one of OSWorld's own tasks,
-upstream's code judges every part that it has; in any other, native code does. A part that only one of the two has is
-judged by that one. What is installed on a machine changes nothing about that, so that a task has the same score
-everywhere: where upstream's code is to judge and is not installed, the task is refused (`require_evaluator`).
+A function of the task's own judges wherever it is named, and a model where the metric is `llm_judgement`. Else the task
+decides: in one of OSWorld's own tasks, upstream's code judges every part that it has; in any other, native code does. A
+part that only one of the two has is judged by that one. What is installed on a machine changes nothing about that, so
+that a task has the same score everywhere: where upstream's code is to judge and is not installed, the task is refused
+(`require_evaluator`).
 `evaluators` says `native` or `upstream` for all tasks alike.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 
+from deskroll.envs.osworld.evaluate.asked import check_asked
 from deskroll.envs.osworld.evaluate.native.getters import GETTERS
 from deskroll.envs.osworld.evaluate.native.metrics import METRICS
 from deskroll.envs.osworld.evaluate.own.named import Function, is_own
@@ -19,9 +21,10 @@ from deskroll.envs.osworld.evaluate.parts import INFEASIBLE, Part, evaluation_of
 from deskroll.envs.osworld.evaluate.upstream import names
 from deskroll.envs.osworld.evaluate.upstream.place import find_environment, missing
 from deskroll.errors import InputError, did_you_mean
+from deskroll.tasks.sources import JUDGED_BY_MODEL
 from deskroll.types import Task
 
-_FIRST = ("exact_match", INFEASIBLE)
+_FIRST = ("exact_match", INFEASIBLE, JUDGED_BY_MODEL)
 """Of the evaluators, those that are told first."""
 _KEYS = ("snapshot", "source", "trajectory")
 """What every task file of OSWorld's has, and nobody else has a use for."""
@@ -42,6 +45,8 @@ class Judge(enum.StrEnum):
     UPSTREAM = "upstream"
     OWN = "own"
     """A function of the task's own, in a file beside it."""
+    MODEL = "model"
+    """A model, which is told what the screen shows."""
 
 
 def is_osworlds(task: Task) -> bool:
@@ -84,6 +89,9 @@ def require_evaluator(task: Task, evaluators: Evaluators | str = Evaluators.AUTO
 def _judge(part: Part, prefer: Judge) -> Judge:
     if is_own(part.func):
         return _own(part)
+    if part.func == JUDGED_BY_MODEL:
+        check_asked(part)
+        return Judge.MODEL
     having = [judge for judge in (Judge.NATIVE, Judge.UPSTREAM) if has_part(judge, part)]
     if not having:
         raise InputError(_unknown(part))

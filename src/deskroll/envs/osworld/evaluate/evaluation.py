@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from deskroll.desktops.base import Desktop
 from deskroll.envs.base import Ending
-from deskroll.envs.osworld.evaluate import rules
+from deskroll.envs.osworld.evaluate import asked, rules
 from deskroll.envs.osworld.evaluate.choice import Evaluators, Judge, choose
 from deskroll.envs.osworld.evaluate.native import engine
 from deskroll.envs.osworld.evaluate.own import judging as own
 from deskroll.envs.osworld.evaluate.own.named import own_functions
-from deskroll.envs.osworld.evaluate.parts import Evaluation, evaluation_of
+from deskroll.envs.osworld.evaluate.parts import Evaluation, Part, evaluation_of
 from deskroll.envs.osworld.evaluate.upstream import judging
 from deskroll.envs.osworld.settings import OSWorldSettings
 from deskroll.envs.osworld.setup import SetupContext, perform
 from deskroll.errors import EvaluatorError, InputError, SetupError
+from deskroll.models.base import Model
 from deskroll.types import Score, Task
 
 Keep = Callable[[str, bytes], object]
@@ -47,9 +48,15 @@ async def evaluate(
     *,
     evaluators: Evaluators | str = Evaluators.AUTO,
     keep: Keep = lambda name, data: None,
+    model: Model | None = None,
 ) -> Score:
-    """The score of what was left behind. `context` is what the task's set-up was done with; `keep` gets tracebacks."""
+    """The score of what was left behind. `context` is what the task's set-up was done with; `keep` gets tracebacks;
+    `model` is asked where the task wants that."""
     context = context or SetupContext(task.id, OSWorldSettings())
+
+    def ask(part: Part) -> Awaitable[Score]:
+        return asked.judge(part, desktop, task, ending, model)
+
     notes: list[str] = []
     try:
         evaluation = evaluation_of(task.evaluator)
@@ -58,7 +65,8 @@ async def evaluate(
         judges = choose(task, Evaluators(evaluators))
         await _perform_postconfig(evaluation, desktop, context)
         scores: list[Score] = []
-        value = await rules.fold(evaluation.conj, _values(task, evaluation, judges, desktop, context, scores, notes))
+        values = _values(task, evaluation, judges, desktop, context, scores, notes, ask=ask)
+        value = await rules.fold(evaluation.conj, values)
         reason = "; ".join(dict.fromkeys(each.reason for each in scores))
         found = _join_texts(evaluation, [each.found for each in scores])
         expected = _join_texts(evaluation, [each.expected for each in scores])
@@ -88,10 +96,14 @@ async def _values(
     context: SetupContext,
     scores: list[Score],
     notes: list[str],
+    *,
+    ask: Callable[[Part], Awaitable[Score]],
 ) -> AsyncIterator[float]:
     for part, judge in zip(evaluation.parts, judges, strict=True):
         if judge is Judge.NATIVE:
             scores.append(await engine.judge(part, desktop))
+        elif judge is Judge.MODEL:
+            scores.append(await ask(part))
         elif judge is Judge.OWN:
             scores.append(await own.judge(part, desktop, context.folder, note=notes.append))
         else:

@@ -1,0 +1,114 @@
+"""A trainer in this process, and a pool of scripted servers that it feeds: what the tests of the loop share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from deskroll.errors import DeskrollError, ModelError
+from deskroll.models.scripted import Script
+from deskroll.models.vllm.pool import ModelServicePool
+from deskroll.rollout.config import Resources
+from deskroll.rollout.runtime import Runtime
+from deskroll.rollout.spec import EpisodeSpec
+from deskroll.train.base import StepReport, TrainBatch
+from deskroll.train.checkpoints import Checkpoints
+from deskroll.train.log import TrainLog
+from deskroll.train.loop import TrainLoop, TrainPlan
+from deskroll.train.staleness import Pace
+from deskroll.types import Task
+from tests.models.vllm.scripted_pool import ScriptedServers, scripted_pool
+from tests.models.weights.files import one_file
+
+LUCK = Script.parse({"latency": [0.001, 0.03], "replies": [{"turns": [{"text": "42", "by_seed": ["42", "7"]}]}]})
+"""Right or wrong, as the seed of the sample has it."""
+
+
+class Trainer:
+    """Writes weights that say which version they are; fails when told so."""
+
+    def __init__(self) -> None:
+        self.batches: list[TrainBatch] = []
+        self.opened: list[str] = []
+        self.fails = 0
+        """So many of the next steps."""
+        self._step = 0
+
+    async def open(self, checkpoint: Path, state: Path | None) -> None:
+        self.opened.append(checkpoint.name)
+        self._step = int(checkpoint.name.removeprefix("step_"))
+        assert (state is None) == (self._step == 0)
+
+    async def step(self, batch: TrainBatch) -> StepReport:
+        assert batch.step == self._step + 1
+        if self.fails:
+            self.fails -= 1
+            raise DeskrollError("out of memory")
+        self.batches.append(batch)
+        self._step += 1
+        return StepReport(loss=0.5, tokens=sum(len(each.token_ids) for each in batch.sequences))
+
+    async def save(self, folder: Path) -> None:
+        one_file(folder, fill=float(self._step))
+
+    async def save_state(self, folder: Path) -> None:
+        (folder / "state").write_text(str(self._step))
+
+
+def tasks(count: int, prefix: str = "t") -> list[Task]:
+    return [Task(id=f"{prefix}{n}", instruction=f"What is 6*7? ({n})", answer="42") for n in range(count)]
+
+
+class Refusing:
+    """Servers that do not take weights, so many times."""
+
+    def __init__(self, pool: ModelServicePool) -> None:
+        self.refuses = 0
+        self._pool = pool
+
+    async def reload(self, folder: Path) -> object:
+        if self.refuses:
+            self.refuses -= 1
+            raise ModelError("no server takes it")
+        return await self._pool.reload(folder)
+
+
+class Training:
+    """One start of a training run in a folder."""
+
+    def __init__(self, loop: TrainLoop, trainer: Trainer, servers: Refusing, told: list[str]) -> None:
+        self.loop, self.trainer, self.servers, self.told = loop, trainer, servers, told
+
+
+@asynccontextmanager
+async def training(
+    folder: Path, *, script: Script = LUCK, pace: Pace | None = None, **plan: Any
+) -> AsyncIterator[Training]:
+    """All of it, ready to run; a folder that holds a run goes on."""
+    start = one_file(folder / "start")
+    run = folder / "run"
+    checkpoints, log = Checkpoints(run, save_every=10), TrainLog(run)
+    told: list[str] = []
+    async with Runtime.open(Resources(backend="inline", num_rollouts=8), store=run) as runtime:
+        checkpoints.begin(start)
+        log.open()
+        done = max((each.step for each in log.steps if checkpoints.is_whole(each.step)), default=0)
+        log.forget_after(done)
+        servers, trainer = ScriptedServers(folder / f"s{runtime.store.epoch}", script=script), Trainer()
+        (folder / f"s{runtime.store.epoch}").mkdir()
+        async with scripted_pool(servers, checkpoints.folder(done), told, replicas=2) as pool:
+            await pool.ready()
+            model = {"name": "policy", "pool": pool.address, "exact": True, "temperature": 1.0, "seed": 3}
+            spec = EpisodeSpec.model_validate({"env": "math", "model": model})
+            cold = EpisodeSpec.model_validate({"env": "math", "model": {**model, "temperature": 0.0}})
+            fields = {
+                "tasks": tasks(6), "spec": spec, "steps": 3, "pace": pace or Pace(groups_per_batch=2), "eval_every": 0,
+                "eval_tasks": tasks(3, "e"), "eval_spec": cold, "baseline": False, **plan,
+            }  # fmt: skip
+            await trainer.open(checkpoints.folder(done), checkpoints.state(done))
+            made = TrainPlan(**fields)
+            refusing = Refusing(pool)
+            loop = TrainLoop(made, runtime, trainer, refusing, checkpoints, log, told.append)
+            yield Training(loop, trainer, refusing, told)
