@@ -67,8 +67,8 @@ def train(
     from deskroll.conduct.log_lines import LogLines  # noqa: PLC0415
     from deskroll.conduct.loops import run_for_command  # noqa: PLC0415
     from deskroll.models.settings import load_env  # noqa: PLC0415
+    from deskroll.train.conducting import train as train_prepared  # noqa: PLC0415
     from deskroll.train.preparing import prepare  # noqa: PLC0415
-    from deskroll.train.start import start  # noqa: PLC0415
 
     if any("api_key" in each for each in overrides):
         raise click.UsageError("--set api_key: other users see command lines; set OPENAI_API_KEY instead, or use .env")
@@ -82,7 +82,7 @@ def train(
 
         show_plan(prepared, as_json=as_json)
         return
-    ended = run_for_command(start(config, resume=prepared.folder if prepared.resumed else ""))
+    ended = run_for_command(train_prepared(prepared))
     ended.tell(as_json=as_json)
     raise click.exceptions.Exit(ended.code)
 

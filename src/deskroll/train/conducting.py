@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import shlex
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -38,7 +37,7 @@ from deskroll.train.derived import start_checkpoint
 from deskroll.train.folder import keep_settings, refuse_changed
 from deskroll.train.log import EvalRecord, StepRecord, TrainLog
 from deskroll.train.loop import Servers, TrainLoop, TrainPlan
-from deskroll.train.preparing import Prepared, prepare
+from deskroll.train.preparing import Prepared
 from deskroll.train.process import TrainerProcess
 from deskroll.train.servers import PoolElsewhere, Unrefreshed
 from deskroll.train.staleness import Pace
@@ -75,10 +74,9 @@ class TrainEnded:
             _say(stderr(), f"more:  {program()} report {shlex.quote(self.folder)}")
 
 
-async def train(config: CLIConfig, *, resume: str = "") -> TrainEnded:
-    """Carry out a training run; `resume`: the folder of one that goes on."""
-    prepared = await asyncio.to_thread(prepare, config, os.environ, folder=resume)
-    console = stderr()
+async def train(prepared: Prepared) -> TrainEnded:
+    """Carry out a training run, a new one or one that goes on."""
+    config, console = prepared.config, stderr()
     raise_open_files()
     check_open_files(prepared.run.num_rollouts)
     asyncio.get_running_loop().set_exception_handler(tell_open_files)

@@ -5,19 +5,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deskroll.config import load
 from deskroll.errors import InputError
 from deskroll.host.home import expand_home
 from deskroll.models.settings import load_env
 from deskroll.train.config import CLIConfig
-
-if TYPE_CHECKING:
-    from deskroll.train.conducting import TrainEnded
 
 VARIABLE = "DESKROLL_TRAIN_CONFIG"
 
@@ -28,14 +25,12 @@ async def cli_main(cli_config: CLIConfig) -> None:
     Bad input is an `InputError`, before anything is started.
     """
     load_env(Path.cwd())
-    (await start(with_defaults(cli_config, os.environ))).tell(as_json=False)
+    # Imported here, for settings are read without either.
+    from deskroll.train.conducting import train  # noqa: PLC0415
+    from deskroll.train.preparing import prepare  # noqa: PLC0415
 
-
-async def start(config: CLIConfig, *, resume: str = "") -> TrainEnded:
-    """The one place that a training run is begun from; `resume`: the folder of one that goes on."""
-    from deskroll.train.conducting import train  # noqa: PLC0415  (settings are read without it)
-
-    return await train(config, resume=resume)
+    prepared = await asyncio.to_thread(prepare, with_defaults(cli_config, os.environ), os.environ)
+    (await train(prepared)).tell(as_json=False)
 
 
 def with_defaults(config: CLIConfig, env: Mapping[str, str]) -> CLIConfig:
