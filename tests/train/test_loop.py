@@ -11,8 +11,9 @@ import pytest
 
 from deskroll.errors import DeskrollError, ModelError
 from deskroll.store import Run
+from deskroll.store.training import EvalRecord, StepRecord
 from deskroll.train.feed import NoSignal
-from deskroll.train.log import EvalRecord, StepRecord, TrainLog
+from deskroll.train.log import TrainLog
 from deskroll.train.staleness import Pace, Staleness
 from tests.rollout.conftest import script, until
 from tests.train.parts import training

@@ -30,12 +30,13 @@ from deskroll.rollout.main_thread import outlasting_main_thread
 from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.spec import EpisodeSpec
+from deskroll.store.training import EvalRecord, StepRecord
 from deskroll.train.base import TrainerContext
 from deskroll.train.checkpoints import Checkpoints
 from deskroll.train.config import CLIConfig
 from deskroll.train.derived import start_checkpoint
 from deskroll.train.folder import keep_settings, refuse_changed
-from deskroll.train.log import EvalRecord, StepRecord, TrainLog
+from deskroll.train.log import TrainLog
 from deskroll.train.loop import Servers, TrainLoop, TrainPlan
 from deskroll.train.preparing import Prepared
 from deskroll.train.process import TrainerProcess

@@ -25,10 +25,11 @@ from deskroll.rollout.job import Job
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.samples import Advantage, ImageToken, Weight
 from deskroll.rollout.spec import EpisodeSpec
+from deskroll.store.training import EvalRecord, StepRecord, UsedGroup
 from deskroll.train.base import StepReport, TrainBatch
 from deskroll.train.checkpoints import Checkpoints
 from deskroll.train.feed import Feed, Taken, version_of
-from deskroll.train.log import EvalRecord, StepRecord, TrainLog, UsedGroup
+from deskroll.train.log import TrainLog
 from deskroll.train.order import TaskOrder
 from deskroll.train.sequences import sequences_of
 from deskroll.train.staleness import Pace
