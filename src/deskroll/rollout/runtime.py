@@ -252,6 +252,9 @@ class Runtime:
         )
         if service is not None and standing.done == standing.planned:
             limit = service.limit
+        training = self.state.training.status()
+        if training is not None and not engine.stopping:
+            limit = training.limit(limit)
         return RunStatus(
             run_id=self.store.info.run_id,
             folder=self.folder,
@@ -277,6 +280,7 @@ class Runtime:
             limit=limit,
             socket=self._socket,
             service=service,
+            training=training,
         )
 
     def _watches(self) -> dict[str, Coroutine[object, object, None]]:

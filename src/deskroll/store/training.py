@@ -12,6 +12,9 @@ from deskroll.store.paths import TRAIN_LOG
 from deskroll.store.storage import Storage
 from deskroll.types import Record
 
+TRAIN, BASELINE, EVAL = "train", "baseline", "eval"
+"""The phases of a training run: what is trained on, the evaluation before the first step, those after steps."""
+
 
 class StepReport(Record, frozen=True):
     """What came of a step; None: this trainer does not tell."""

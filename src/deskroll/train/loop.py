@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Protocol
 
 from deskroll.errors import DeskrollError, ModelError, first_error
+from deskroll.events import LoopWait
 from deskroll.report.intervals import percentile
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Job
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.samples import Advantage, ImageToken, Weight
 from deskroll.rollout.spec import EpisodeSpec
-from deskroll.store.training import EvalRecord, StepRecord, UsedGroup
+from deskroll.store.training import BASELINE, EVAL, TRAIN, EvalRecord, StepRecord, UsedGroup
 from deskroll.train.base import StepReport, TrainBatch
 from deskroll.train.checkpoints import Checkpoints
 from deskroll.train.feed import Feed, Taken, version_of
@@ -33,11 +34,11 @@ from deskroll.train.log import TrainLog
 from deskroll.train.order import TaskOrder
 from deskroll.train.sequences import sequences_of
 from deskroll.train.staleness import Pace
+from deskroll.train.telling import LoopEvents
 from deskroll.types import Episode, Task
 
 _FAILURES = 3
 """So many in a row, of the trainer or of refreshes, end the run."""
-TRAIN, BASELINE, EVAL = "train", "baseline", "eval"
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class TrainLoop:
         self._evaluation: asyncio.Task[None] | None = None
         done = log.steps[-1].step if log.steps else 0
         self.feed = _feed(plan, runtime, log, done)
+        self._events = LoopEvents(runtime.hub, self.feed)
         self._refresh_s = 0.0
 
     @property
@@ -132,6 +134,7 @@ class TrainLoop:
 
     async def _run(self) -> None:
         plan = self._plan
+        self._events.start(plan.steps, plan.pace.groups_per_batch)
         async with asyncio.TaskGroup() as work:
             self._begin_evaluation(work, BASELINE if not self.step else EVAL)
             if not plan.baseline_only and self.step < plan.steps:
@@ -144,21 +147,26 @@ class TrainLoop:
                     if self.step >= plan.steps:
                         job.stop(now=True)  # nobody would use what it still generates
                 await collecting
+            self._events.wait(LoopWait.NOTHING)
             await self._wait_for_evaluation()
 
     async def _collect(self, job: object) -> None:
         try:
             async for group in job:  # type: ignore[attr-defined]
                 self.feed.note_closed(group)
+                self._events.collect(group)
         finally:
             self.feed.end()
 
     async def _take_steps(self, work: asyncio.TaskGroup) -> None:
         while self.step < self._plan.steps:
             begun = time.monotonic()
+            self._events.wait(LoopWait.GROUPS)
             if (taken := await self.feed.take()) is None:
                 return
             ready = time.monotonic()
+            if self._evaluation is not None and not self._evaluation.done():
+                self._events.wait(LoopWait.EVALUATION)
             await self._wait_for_evaluation()
             seconds = {
                 "refresh": self._refresh_s, "generate": ready - begun, "hold": time.monotonic() - ready,
@@ -178,6 +186,7 @@ class TrainLoop:
         report = await self._train(TrainBatch(step=step, sequences=tuple(sequences)), seconds)
         record = _record(step, taken, len(sequences), report, seconds, self.feed.version)
         self.log.append(record)
+        self._events.take(record)
         self._tell(
             f"step {step}/{plan.steps}: reward {record.reward:.3f}, lag {record.lag_p50:g} (most {record.lag_max}), "
             f"{len(record.no_signal)} groups without signal, {sum(seconds.values()):.1f} s"
@@ -190,15 +199,18 @@ class TrainLoop:
         failures = 0
         while True:
             begun = time.monotonic()
+            self._events.wait(LoopWait.TRAINER)
             try:
                 if failures:
                     before = batch.step - 1
                     await self._trainer.open(self._checkpoints.folder(before), self._checkpoints.state(before))
                 report = await self._trainer.step(batch)
                 seconds["train"] = time.monotonic() - begun
+                self._events.wait(LoopWait.CHECKPOINT)
                 await self._checkpoints.save(batch.step, self._trainer.save, self._trainer.save_state)
             except DeskrollError as error:
                 failures += 1
+                self._events.fail(batch.step, failures, error)
                 if failures == _FAILURES:
                     raise
                 self._tell(f"step {batch.step} failed, and is taken again: {error}")
@@ -209,16 +221,19 @@ class TrainLoop:
     async def _refresh(self, step: int) -> None:
         """Bring the weights of a step to the servers."""
         begun = time.monotonic()
+        self._events.wait(LoopWait.SERVERS)
         try:
             await self._servers.reload(self._checkpoints.folder(step))
         except ModelError as error:
             self._failures += 1
+            self._events.refuse(step, error)
             if self._failures == _FAILURES:
                 raise
             self._tell(f"version {step} is not served, and version {self.feed.version} goes on: {error}")
         else:
             self._failures = 0
             self.feed.version = step
+            self._events.serve(step, time.monotonic() - begun)
         self._refresh_s = time.monotonic() - begun
         self._checkpoints.prune(step, self.feed.version)
 
@@ -236,12 +251,14 @@ class TrainLoop:
 
     async def _evaluate(self, phase: str, spec: EpisodeSpec) -> None:
         plan, step, begun = self._plan, self.step, time.monotonic()
+        self._events.evaluate(phase, step, len(plan.eval_tasks) * plan.eval_samples)
         job = Job(phase, plan.eval_tasks, spec, plan.eval_samples, round=step, priority=1, folder=plan.eval_folder)
         episodes = [each async for group in self.runtime.run(job) for each in group.episodes]
         if len(episodes) < len(plan.eval_tasks) * plan.eval_samples:
             return  # it was stopped: a resume does the rest
         record = _evaluated(phase, step, episodes, time.monotonic() - begun)
         self.log.append(record)
+        self._events.end_evaluation(record)
         mean = "nothing was scored" if record.mean_score is None else f"mean score {record.mean_score:.3f}"
         self._tell(f"{phase} after step {step}: {mean}, {record.successes} of {record.scored} scored succeed")
 
