@@ -57,6 +57,8 @@ SDK_HOMES = {
     "kubernetes": "desktops.providers.kubernetes", "kubernetes_asyncio": "desktops.providers.kubernetes",
     "pyVmomi": "desktops.providers.vmware", "vboxapi": "desktops.providers.virtualbox",
     "opentelemetry": "rollout.events.telemetry",
+    "matplotlib": "report.picture",
+    "tensorboardX": "train.trackers.tensorboard", "wandb": "train.trackers.wandb",
     "anthropic": "models.anthropic", "vllm": "models.vllm", "ray": "rollout.backends.ray",
     "docx": "envs.osworld.evaluate.native.documents", "openpyxl": "envs.osworld.evaluate.native.sheets",
     "pptx": "envs.osworld.evaluate.native.slides", "pypdf": "envs.osworld.evaluate.native.pdfs",
@@ -67,7 +69,7 @@ SDK_HOMES = {
 # What `deskroll --help` must not wait for.
 HEAVY = (
     "aiohttp", "pydantic", "rich", "numpy", "Xlib", "PIL", "av", "dbus_fast", "mss", "openpyxl", "docx", "pptx",
-    "pypdf", "torch",
+    "pypdf", "torch", "matplotlib",
 )  # fmt: skip
 
 

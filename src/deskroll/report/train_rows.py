@@ -33,7 +33,8 @@ def _evaluation(each: Evaluation) -> dict[str, Cell]:
         "phase": each.phase, "step": each.step, "version": " ".join(each.versions), "elapsed_s": each.elapsed_s,
         "score": score.value, "score_low": score.low, "score_high": score.high, "success": rate.value,
         "success_low": rate.low, "success_high": rate.high, "episodes": each.outcomes.attempted,
-        "scored": each.outcomes.scored, "successes": each.outcomes.successes, "seconds": each.seconds, "held_s": each.held_s,
+        "scored": each.outcomes.scored, "successes": each.outcomes.successes, "seconds": each.seconds,
+        "held_s": each.held_s,
     }  # fmt: skip
 
 

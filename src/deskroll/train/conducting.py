@@ -42,6 +42,8 @@ from deskroll.train.preparing import Prepared
 from deskroll.train.process import TrainerProcess
 from deskroll.train.servers import PoolElsewhere, Unrefreshed
 from deskroll.train.staleness import Pace
+from deskroll.train.trackers import tracked_run, trackers_of
+from deskroll.train.trackers.tracking import Tracking
 
 _log = logging.getLogger(__name__)
 
@@ -127,6 +129,8 @@ async def _opened(prepared: Prepared) -> AsyncIterator[TrainLoop]:
             await trainer.open(checkpoints.folder(done), checkpoints.state(done))
         servers, address = await _serving(stack, prepared, checkpoints, done)
         plan = _plan(prepared, address)
+        about = tracked_run(runtime.store.info, prepared.folder, config, done)
+        await stack.enter_async_context(Tracking(trackers_of(config), runtime.hub, about))
         yield TrainLoop(plan, runtime, trainer, servers, checkpoints, log, _log.info)
 
 

@@ -143,11 +143,13 @@ class TrainLoop:
                 try:
                     await self._take_steps(work)
                 finally:
+                    self._events.wait(LoopWait.NOTHING)
                     self.feed.end()
                     if self.step >= plan.steps:
                         job.stop(now=True)  # nobody would use what it still generates
                 await collecting
-            self._events.wait(LoopWait.NOTHING)
+            else:
+                self._events.wait(LoopWait.NOTHING)
             await self._wait_for_evaluation()
 
     async def _collect(self, job: object) -> None:
