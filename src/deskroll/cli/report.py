@@ -72,14 +72,14 @@ def report(run: str, as_json: bool, screens: str | None, **files: Path | None) -
         return
     console = terminal.console()
     console.print(terminal.report(results.name, results.state, summary, console.width))
-    for written in files.values():
-        if written is not None:
-            click.echo(f"wrote {plain(str(written), 4096)}")
+    for name in _FLAGS:
+        if files[name] is not None:
+            click.echo(f"wrote {plain(str(files[name]), 4096)}")
 
 
 def _told(as_json: bool, files: Mapping[str, Path | None]) -> str:
     """Which file is standard output; empty: none."""
-    told = [name for name, path in files.items() if str(path) == "-"]
+    told = [name for name in _FLAGS if str(files[name]) == "-"]
     flags = ["--json"] * as_json + [f"{_FLAGS[name]} -" for name in told]
     if len(flags) > 1:
         raise InputError(

@@ -12,6 +12,7 @@ from deskroll.errors import plain
 from deskroll.report import words
 from deskroll.report.grid import Column, fitting, narrowing
 from deskroll.report.summary import Evaluation, Training, TrainStep
+from deskroll.store.training import EVAL
 
 _MOST_EVALUATIONS = 30
 _MOST_ROWS = 12
@@ -28,7 +29,7 @@ def training_parts(training: Training, width: int) -> Iterable[RenderableType]:
     """What is shown of a training run, for a terminal of so many columns."""
     if training.evaluations:
         yield _evaluations(training.evaluations, width)
-        yield Text("Each evaluation stands for itself. In brackets: 95% intervals.", style="dim")
+        yield Text("Each evaluation, after so many steps, stands for itself. In brackets: 95% intervals.", style="dim")
         yield Text()
     yield Text(in_words(training))
     if training.steps:
@@ -72,7 +73,9 @@ def _evaluations(rows: Sequence[Evaluation], width: int) -> Table:
 
 
 def _name(each: Evaluation) -> str:
-    return each.outcomes.name if each.whole else f"{each.outcomes.name}, not whole"
+    """Short, so that it stays in one line on a narrow terminal."""
+    name = f"step {each.step}" if each.phase == EVAL else each.outcomes.name
+    return name if each.whole else f"{name}, a part"
 
 
 def _steps(steps: Sequence[TrainStep], width: int) -> Table:

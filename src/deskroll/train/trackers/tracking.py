@@ -1,7 +1,7 @@
 """Tracking: hands the numbers of a training run to its trackers, from its events.
 
 Guarantees: the run neither waits for a tracker nor fails by one. What goes wrong is told once, and that tracker gets
-nothing more. Closing waits `_CLOSE_S` for what is left.
+nothing more. Closing waits for what is left, `CLOSE_S` at most.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deskroll.events import EvaluationEnded, StepTaken, WeightsServed
 from deskroll.rollout.events import EventHub
 from deskroll.train.trackers.base import Tracked, Tracker
 
-_CLOSE_S = 15.0
+CLOSE_S = 15.0
 _log = logging.getLogger(__name__)
 Numbers = tuple[int, dict[str, float]]
 
@@ -25,7 +25,10 @@ Numbers = tuple[int, dict[str, float]]
 class Tracking:
     """Of one start of a run. Use with `async with`."""
 
-    def __init__(self, trackers: Mapping[str, Tracker], hub: EventHub, run: Tracked) -> None:
+    def __init__(
+        self, trackers: Mapping[str, Tracker], hub: EventHub, run: Tracked, *, close_s: float = CLOSE_S
+    ) -> None:
+        self._close_s = close_s
         self._threads = [_TrackerThread(name, tracker, run) for name, tracker in trackers.items()]
         hub.on(StepTaken, lambda event: self._put(event.step, numbers_of_step(event)))
         hub.on(EvaluationEnded, lambda event: self._put(event.round, numbers_of_evaluation(event)))
@@ -39,7 +42,7 @@ class Tracking:
     async def __aexit__(self, *exc: object) -> None:
         for each in self._threads:
             each.waiting.put(None)
-        await asyncio.gather(*(each.ended() for each in self._threads))
+        await asyncio.gather(*(each.ended(self._close_s) for each in self._threads))
 
     def _put(self, step: int, values: dict[str, float]) -> None:
         for each in self._threads:
@@ -70,10 +73,10 @@ class _TrackerThread:
 
         threading.Thread(target=work, name=f"tracker {self._name}", daemon=True).start()
 
-    async def ended(self) -> None:
-        """Wait until it has told all, not for long."""
+    async def ended(self, within: float) -> None:
+        """Wait until it has told all, for so many seconds."""
         try:
-            await asyncio.wait_for(self._over.wait(), _CLOSE_S)
+            await asyncio.wait_for(self._over.wait(), within)
         except TimeoutError:
             self._tell("it did not take the last numbers in time")
 
