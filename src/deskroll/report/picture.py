@@ -73,6 +73,7 @@ def _draw_scores(axes: Axes, curves: Curves) -> None:
     values = [*curves.reward, *(each.score for each in curves.evaluations)]
     if values and min(values) >= 0 and max(values) <= 1:
         axes.set_ylim(-0.03, 1.03)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _legend(axes, columns=2)
 
 
