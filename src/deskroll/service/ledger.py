@@ -22,7 +22,7 @@ from deskroll.host.finishing import finish
 from deskroll.store import journal, paths
 from deskroll.store.appended import AppendedFile
 from deskroll.store.local import LocalStorage
-from deskroll.tasks.source import BadBatch, BatchName, TaskBatch, as_text
+from deskroll.tasks.batches import BadBatch, BatchName, TaskBatch, as_text
 from deskroll.types import Record, Task
 
 _MOST_BAD = 20

@@ -35,7 +35,7 @@ from deskroll.service.config import PHASE, ServiceConfig
 from deskroll.service.ledger import BatchLedger, Taken
 from deskroll.service.parts import ServiceParts, open_parts
 from deskroll.service.routes import GroupRoutes
-from deskroll.tasks.source import BadBatch, SourceError, TaskBatch, TaskLoader, as_text, bad_batch
+from deskroll.tasks.batches import BadBatch, SourceError, TaskBatch, TaskLoader, as_text, bad_batch
 from deskroll.types import Episode, Task
 
 _log = logging.getLogger(__name__)

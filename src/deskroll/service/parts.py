@@ -18,7 +18,7 @@ from deskroll.service.config import OF_ONE_LIST, ServiceConfig
 from deskroll.service.ledger import BatchLedger
 from deskroll.store import RunStore, paths
 from deskroll.store.local import LocalStorage
-from deskroll.tasks.source import Source, SourceSettings, TaskLoader, open_source
+from deskroll.tasks.batches import Source, SourceSettings, TaskLoader, open_source
 
 
 @dataclass(frozen=True)

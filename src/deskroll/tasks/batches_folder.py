@@ -19,9 +19,7 @@ from typing import NamedTuple
 
 from deskroll.errors import InputError
 from deskroll.host.below import LeadsOut, read_below
-from deskroll.tasks.load import parse_tasks
-from deskroll.tasks.reading import is_folder, text_of
-from deskroll.tasks.source import (
+from deskroll.tasks.batches import (
     BAD,
     SUFFIXES,
     BadBatch,
@@ -37,6 +35,8 @@ from deskroll.tasks.source import (
     digest_of,
     most_bytes,
 )
+from deskroll.tasks.load import parse_tasks
+from deskroll.tasks.reading import is_folder, text_of
 
 UNREADABLE = "unreadable"
 """The digest of what nobody can read."""

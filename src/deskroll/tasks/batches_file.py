@@ -13,9 +13,7 @@ from pathlib import Path
 
 from deskroll.errors import InputError
 from deskroll.tasks.aside import keep_aside
-from deskroll.tasks.load import parse_tasks
-from deskroll.tasks.reading import is_folder, text_of
-from deskroll.tasks.source import (
+from deskroll.tasks.batches import (
     BadBatch,
     BatchName,
     Knows,
@@ -29,6 +27,8 @@ from deskroll.tasks.source import (
     digest_of,
     most_bytes,
 )
+from deskroll.tasks.load import parse_tasks
+from deskroll.tasks.reading import is_folder, text_of
 
 
 class FileSource(Source):

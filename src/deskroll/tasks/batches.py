@@ -197,9 +197,9 @@ def open_source(settings: SourceSettings, aside: Path, after: str = "") -> Sourc
     `after`: which batch an earlier start took last.
     """
     # Each imports this file; and who reads a folder needs no HTTP.
-    from deskroll.tasks.source_file import FileSource  # noqa: PLC0415
-    from deskroll.tasks.source_folder import FolderSource  # noqa: PLC0415
-    from deskroll.tasks.source_http import HttpSource  # noqa: PLC0415
+    from deskroll.tasks.batches_file import FileSource  # noqa: PLC0415
+    from deskroll.tasks.batches_folder import FolderSource  # noqa: PLC0415
+    from deskroll.tasks.batches_http import HttpSource  # noqa: PLC0415
 
     if not settings.at.strip():
         raise ConfigError("source is empty; name a folder, a file {type: [ids]}, or an address (http://...)")
