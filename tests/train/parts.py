@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from deskroll.errors import DeskrollError, ModelError
+from deskroll.errors import BatchRefused, DeskrollError, ModelError
 from deskroll.models.scripted import Script
 from deskroll.models.vllm.pool import ModelServicePool
 from deskroll.rollout.config import Resources
@@ -34,6 +34,9 @@ class Trainer:
         self.opened: list[str] = []
         self.fails = 0
         """So many of the next steps."""
+        self.refuses = False
+        """Whether it takes no batch, now or later."""
+        self.asked = 0
         self._step = 0
 
     async def open(self, checkpoint: Path, state: Path | None) -> None:
@@ -43,6 +46,9 @@ class Trainer:
 
     async def step(self, batch: TrainBatch) -> StepReport:
         assert batch.step == self._step + 1
+        self.asked += 1
+        if self.refuses:
+            raise BatchRefused(f"the worst is token 3 of {batch.sequences[0].name}")
         if self.fails:
             self.fails -= 1
             raise DeskrollError("out of memory")

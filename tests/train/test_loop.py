@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deskroll.errors import DeskrollError, ModelError
+from deskroll.errors import BatchRefused, DeskrollError, ModelError
 from deskroll.store import Run
 from deskroll.train.feed import NoSignal
 from deskroll.train.log import EvalRecord, StepRecord, TrainLog
@@ -99,6 +99,18 @@ async def test_three_failures_in_a_row_end_it_and_it_can_go_on(tmp_path: Path) -
         run.trainer.fails = 3
         with pytest.raises(DeskrollError, match="out of memory"):
             await run.loop.run()
+    async with training(tmp_path) as run:
+        await run.loop.run()
+    assert [each.step for each in steps_of(tmp_path)] == [1, 2, 3]
+
+
+async def test_a_batch_that_no_try_would_mend_ends_it_at_once(tmp_path: Path) -> None:
+    async with training(tmp_path) as run:
+        run.trainer.refuses = True
+        with pytest.raises(BatchRefused, match=r"the worst is token 3 of train/0/t\d/"):
+            await run.loop.run()
+    assert (run.trainer.asked, run.trainer.opened) == (1, ["step_0"])
+    assert not any("is taken again" in each for each in run.told)
     async with training(tmp_path) as run:
         await run.loop.run()
     assert [each.step for each in steps_of(tmp_path)] == [1, 2, 3]

@@ -6,7 +6,8 @@ version: while it runs, no step is taken, and what capacity it leaves generates.
 
 Guarantees: a group is trained on at most once; a step that is in the log has its weights and its trainer's state on the
 disk, and a resume goes on after the last of them; a trainer or a refresh that fails leaves the last good weights
-serving, and the third failure in a row ends the run, resumable.
+serving, and the third failure in a row ends the run, resumable. A batch that the trainer refuses for what is in it ends
+it at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from deskroll.errors import DeskrollError, ModelError, first_error
+from deskroll.errors import BatchRefused, DeskrollError, ModelError, first_error
 from deskroll.report.intervals import percentile
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Job
@@ -198,7 +199,7 @@ class TrainLoop:
                 await self._checkpoints.save(batch.step, self._trainer.save, self._trainer.save_state)
             except DeskrollError as error:
                 failures += 1
-                if failures == _FAILURES:
+                if failures == _FAILURES or isinstance(error, BatchRefused):
                     raise
                 self._tell(f"step {batch.step} failed, and is taken again: {error}")
             else:
