@@ -142,8 +142,9 @@ class ModelServicePool:
         """What is served."""
         served = self._supply.served
         return CheckpointInfo(
-            path=str(served.path), version=version_text(served), kind=served.kind, refused=self._supply.refused
-        )
+            path=str(served.path), version=version_text(served, adapters=self.config.enable_lora), kind=served.kind,
+            refused=self._supply.refused,
+        )  # fmt: skip
 
     # --- servers ---
 
