@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from deskroll.errors import BatchRefused, DeskrollError, ModelError
+from deskroll.errors import DeskrollError, ModelError, Untrainable
 from deskroll.models.scripted import Script
 from deskroll.rollout.config import Resources
 from deskroll.rollout.runtime import Runtime
@@ -49,7 +49,7 @@ class Trainer:
         assert batch.step == self._step + 1
         self.asked += 1
         if self.refuses:
-            raise BatchRefused(f"the worst is token 3 of {batch.sequences[0].name}")
+            raise Untrainable(f"the worst is token 3 of {batch.sequences[0].name}")
         if self.fails:
             self.fails -= 1
             raise DeskrollError("out of memory")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deskroll.errors import BatchRefused, DeskrollError, ModelError
+from deskroll.errors import DeskrollError, ModelError, Untrainable
 from deskroll.models.scripted import Script
 from deskroll.store import Run
 from deskroll.train.feed import NoSignal
@@ -157,7 +157,7 @@ async def test_three_failures_in_a_row_end_it_and_it_can_go_on(tmp_path: Path) -
 async def test_a_batch_that_no_try_would_mend_ends_it_at_once(tmp_path: Path) -> None:
     async with training(tmp_path) as run:
         run.trainer.refuses = True
-        with pytest.raises(BatchRefused, match=r"the worst is token 3 of train/0/t\d/"):
+        with pytest.raises(Untrainable, match=r"the worst is token 3 of train/0/t\d/"):
             await run.loop.run()
     assert (run.trainer.asked, run.trainer.opened) == (1, ["step_0"])
     assert not any("is taken again" in each for each in run.told)

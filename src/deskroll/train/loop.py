@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from deskroll.errors import BatchRefused, DeskrollError, ModelError, first_error
+from deskroll.errors import DeskrollError, ModelError, Untrainable, first_error
 from deskroll.report.intervals import percentile
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Job
@@ -212,7 +212,7 @@ class TrainLoop:
                 await self._checkpoints.save(batch.step, self._trainer.save, self._trainer.save_state)
             except DeskrollError as error:
                 failures += 1
-                if failures == _FAILURES or isinstance(error, BatchRefused):
+                if failures == _FAILURES or isinstance(error, Untrainable):
                     raise
                 self._tell(f"step {batch.step} failed, and is taken again: {error}")
             else:
