@@ -16,10 +16,10 @@ import pytest
 
 from deskroll.host.family import find_marked
 from deskroll.train.log import TrainLog
+from tests.models.vllm.scripted_vllm import write_command
 from tests.models.weights.files import one_file
 from tests.seeds import documents
 from tests.seeds.conftest import ROOT, Came, Checkout
-from tests.train.vllm_command import write_vllm
 from tests.waiting import wait_until
 
 DEFAULTS = """\
@@ -142,7 +142,7 @@ def check_whole(here: Here, came: Came, groups: int, evaluated: int) -> None:
 @pytest.fixture
 def served(here: Here, tmp_path: Path) -> Here:
     """The same, with somebody who serves and somebody who trains."""
-    command = json.dumps(write_vllm(tmp_path, "```FAIL```", "```DONE```"))
+    command = json.dumps(write_command(tmp_path, "```FAIL```", "```DONE```"))
     here.defaults.write_text(TO_THE_END.format(weights=tmp_path / "weights", command=command))
     here.checkout.env |= {"DESKROLL_TRAIN_CONFIG": str(here.defaults), "DESKROLL_TEST_OF": str(here.defaults)}
     return here

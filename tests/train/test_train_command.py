@@ -15,8 +15,8 @@ import pytest
 from deskroll.store import Run
 from deskroll.train.log import TrainLog
 from tests.commands import clean_environment
+from tests.models.vllm.scripted_vllm import write_command
 from tests.models.weights.files import one_file
-from tests.train.vllm_command import write_vllm
 from tests.waiting import wait_until
 
 CONFIG = """
@@ -42,7 +42,7 @@ def place(tmp_path: Path) -> Path:
         lines = [{"id": f"{name}{n}", "question": f"6*7? ({name}{n})", "answer": "42"} for n in range(count)]
         (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     one_file(tmp_path / "policy")
-    command = json.dumps(write_vllm(tmp_path, "42", "7"))
+    command = json.dumps(write_command(tmp_path, "42", "7"))
     (tmp_path / "train.yaml").write_text(CONFIG.format(command=command))
     return tmp_path
 

@@ -23,6 +23,7 @@ from deskroll.config import Settings
 from deskroll.errors import ConfigError, DeskrollError, InputError
 from deskroll.host.folder_watch import FolderWatch
 from deskroll.host.home import expand_home
+from deskroll.tasks.reading import is_folder
 from deskroll.types import Record, Task
 
 ADDRESSES = ("http://", "https://")
@@ -207,6 +208,8 @@ def open_source(settings: SourceSettings, aside: Path, after: str = "") -> Sourc
         return HttpSource(settings, read_token(settings), aside, after)
     if settings.token_env:
         raise ConfigError(f"source.token_env is for an address; {settings.at} is a path")
+    if settings.root and not is_folder(Path(settings.root)):
+        raise InputError(f"source.root: there is no folder {Path(settings.root).absolute()}, which tasks are read from")
     return FileSource(settings, aside) if settings.is_file else FolderSource(settings)
 
 

@@ -157,7 +157,7 @@ async def test_a_change_of_weights_ends_with_the_pool_and_says_so(base: Path, se
         version(base, 1)
         moving = await _loading(pool, servers.started[0])
     async with asyncio.timeout(PATIENCE_S):
-        with pytest.raises(ModelError, match="the pool was ended before its servers had the new weights"):
+        with pytest.raises(ModelError, match="the pool was ended before that was done"):
             await moving
     assert (servers.open, told) == ([], [])
 
@@ -364,6 +364,35 @@ def adapter(base: Path, number: int) -> Weights:
     (folder / "adapter_model.safetensors").write_bytes(safetensors({"a": (4,)}, fill=number))
     (folder / "READY").touch()
     return Weights.read(base).mixed(Weights.read(folder))
+
+
+async def test_a_removal_goes_on_where_whoever_asked_for_it_is_cancelled(base: Path, short_path: Path) -> None:
+    servers = ScriptedServers(short_path, latency=1.0)
+    async with scripted_pool(servers, base, [], replicas=2) as pool:
+        await pool.ready()
+        asking = [asyncio.create_task(ask(pool)) for _ in range(2)]
+        first = servers.started[0].url
+
+        async def is_asked() -> bool:
+            return [view.in_flight for view in pool.endpoints()] == [1, 1]
+
+        await eventually(is_asked, "each is asked")
+        removing = asyncio.create_task(pool.remove_service(first))
+
+        async def drains() -> bool:
+            return EndpointState.DRAINING in [view.state for view in pool.endpoints()]
+
+        await eventually(drains, "it drains")
+        removing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await removing
+        assert all(await asyncio.gather(*asking))
+
+        async def is_gone() -> bool:
+            return [each.state for each in (await pool.status()).replicas] == ["removed", "up"]
+
+        await eventually(is_gone, "it went all the same")
+        assert [view.state for view in pool.endpoints()] == [EndpointState.UP]
 
 
 async def test_adapters_are_asked_for_by_name_and_old_ones_are_unloaded(base: Path, servers: ScriptedServers) -> None:
