@@ -136,7 +136,7 @@ async def _serving(
     model, config = prepared.run.model, prepared.config
     if prepared.models is None:
         if model.pool:
-            elsewhere = PoolElsewhere(model.pool, adapters=config.lora_rank > 0)
+            elsewhere = PoolElsewhere(model.pool, adapters=config.trains and config.lora_rank > 0)
             if done:
                 await elsewhere.reload(checkpoints.folder(done))
             return elsewhere, ""

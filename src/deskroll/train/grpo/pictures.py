@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from transformers import AutoProcessor
 
-from deskroll.errors import TrainerError, Untrainable
+from deskroll.errors import Untrainable
 from deskroll.train.base import TrainSequence
 
 
@@ -68,4 +68,4 @@ def _read(file: str, sequence: TrainSequence) -> Image.Image:
         with Image.open(file) as image:
             return image.convert("RGB")
     except OSError as error:
-        raise TrainerError(f"{sequence.name}: its picture {file} cannot be read: {error}") from None
+        raise Untrainable(f"{sequence.name}: its picture {file} cannot be read: {error}") from None
