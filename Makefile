@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 SOAK ?= 11
-BENCH ?= desktop recording suite pool engine models events scale
+BENCH ?= desktop recording suite pool engine models events scale rl
 export PYTHON
 
 .PHONY: help setup demo test test-fast test-vllm soak lint format bench lock vllm clean

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deskroll.errors import DeskrollError, ModelError
+from deskroll.events import EventSink
 from deskroll.models.scripted import Script
 from deskroll.models.vllm.pool import ModelServicePool
 from deskroll.rollout.config import Resources
@@ -84,14 +85,16 @@ class Training:
 
 @asynccontextmanager
 async def training(
-    folder: Path, *, script: Script = LUCK, pace: Pace | None = None, **plan: Any
-) -> AsyncIterator[Training]:
+    folder: Path, *, script: Script = LUCK, pace: Pace | None = None, env: str = "math",
+    resources: Resources | None = None, sink: EventSink | None = None, **plan: Any,
+) -> AsyncIterator[Training]:  # fmt: skip
     """All of it, ready to run; a folder that holds a run goes on."""
     start = one_file(folder / "start")
     run = folder / "run"
     checkpoints, log = Checkpoints(run, save_every=10), TrainLog(run)
     told: list[str] = []
-    async with Runtime.open(Resources(backend="inline", num_rollouts=8), store=run) as runtime:
+    resources = resources or Resources(backend="inline", num_rollouts=8)
+    async with Runtime.open(resources, store=run, sink=sink) as runtime:
         checkpoints.begin(start)
         log.open()
         done = max((each.step for each in log.steps if checkpoints.is_whole(each.step)), default=0)
@@ -101,8 +104,8 @@ async def training(
         async with scripted_pool(servers, checkpoints.folder(done), told, replicas=2) as pool:
             await pool.ready()
             model = {"name": "policy", "pool": pool.address, "exact": True, "temperature": 1.0, "seed": 3}
-            spec = EpisodeSpec.model_validate({"env": "math", "model": model})
-            cold = EpisodeSpec.model_validate({"env": "math", "model": {**model, "temperature": 0.0}})
+            spec = EpisodeSpec.model_validate({"env": env, "model": model})
+            cold = EpisodeSpec.model_validate({"env": env, "model": {**model, "temperature": 0.0}})
             fields = {
                 "tasks": tasks(6), "spec": spec, "steps": 3, "pace": pace or Pace(groups_per_batch=2), "eval_every": 0,
                 "eval_tasks": tasks(3, "e"), "eval_spec": cold, "baseline": False, **plan,
