@@ -67,12 +67,13 @@ class Refusing:
 
     def __init__(self, pool: ModelServicePool) -> None:
         self.refuses = 0
+        self.error: DeskrollError = ModelError("no server takes it")
         self._pool = pool
 
     async def reload(self, folder: Path) -> object:
         if self.refuses:
             self.refuses -= 1
-            raise ModelError("no server takes it")
+            raise self.error
         return await self._pool.reload(folder)
 
 

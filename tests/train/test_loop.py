@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from deskroll.errors import DeskrollError, ModelError
+from deskroll.models.weights.refusal import CheckpointRefused, Refusal
 from deskroll.store import Run
 from deskroll.train.feed import NoSignal
 from deskroll.train.log import EvalRecord, StepRecord, TrainLog
@@ -104,9 +105,10 @@ async def test_three_failures_in_a_row_end_it_and_it_can_go_on(tmp_path: Path) -
     assert [each.step for each in steps_of(tmp_path)] == [1, 2, 3]
 
 
-async def test_servers_that_do_not_take_weights_go_on_with_the_old_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [ModelError("none is up"), CheckpointRefused(Refusal.UNREADABLE, "it is no model")])
+async def test_servers_that_do_not_take_weights_go_on_with_the_old_ones(tmp_path: Path, error: DeskrollError) -> None:
     async with training(tmp_path, steps=4, pace=Pace(groups_per_batch=2, most_behind=1)) as run:
-        run.servers.refuses = 2
+        run.servers.refuses, run.servers.error = 2, error
         await run.loop.run()
     records = steps_of(tmp_path)
     assert [(each.step, each.served) for each in records] == [(1, 0), (2, 0), (3, 0), (4, 3)]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from deskroll.errors import DeskrollError, ModelError, first_error
+from deskroll.errors import DeskrollError, first_error
 from deskroll.report.intervals import percentile
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Job
@@ -85,7 +85,7 @@ class Servers(Protocol):
     """Whoever serves the model."""
 
     async def reload(self, folder: Path) -> object:
-        """Serve the weights in a folder; `ModelError` where no server takes them."""
+        """Serve the weights in a folder; a `DeskrollError` where no server takes them."""
 
 
 class TrainLoop:
@@ -210,7 +210,7 @@ class TrainLoop:
         begun = time.monotonic()
         try:
             await self._servers.reload(self._checkpoints.folder(step))
-        except ModelError as error:
+        except DeskrollError as error:  # no server takes them, or they are refused before one is asked
             self._failures += 1
             if self._failures == _FAILURES:
                 raise
