@@ -47,7 +47,7 @@ test-vllm: vllm
 
 soak:
 	@scripts/prepare dev local network demo test
-	@DESKROLL_SOAK=$(SOAK) scripts/test -s tests/rollout/test_nothing_lost.py tests/rollout/test_model_storm.py
+	@DESKROLL_SOAK=$(SOAK) scripts/test -s tests/rollout/test_nothing_lost.py tests/rollout/test_model_storm.py tests/train/test_gate.py
 
 lint:
 	@scripts/prepare dev

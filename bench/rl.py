@@ -112,7 +112,7 @@ class Measured:
 def main() -> None:
     quick = options(__doc__).quick
     figures = Figures("rl")
-    median_s, steps = (0.2, 7) if quick else (0.5, 50)
+    median_s, steps = (0.2, 6) if quick else (0.5, 50)
     with served(DESKTOPS, RESET * median_s) as service, busy() as share:
         found = uvloop.run(measure(service.at, median_s, steps))
     print(f"  machine busy: {share[0]:.0%}; an episode's median is {median_s:g} s; {steps} steps each")

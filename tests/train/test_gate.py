@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,9 +26,9 @@ from tests.train.parts import Training, tasks, training
 from tests.train.timed_env import ENV, lognormal, reply
 
 GROUP = 4
-SHAKEN_S = 1800.0 if SOAK else 2.0
+SHAKEN_S = 1800.0 if SOAK else 4.0
 """For how long limits change all the time."""
-MEDIAN_S = 1.0 if SOAK else 0.03
+MEDIAN_S = 1.0 if SOAK else 0.1
 """Of an episode."""
 KINDS = 50
 TIMES = [reply(seconds, n / KINDS) for n, seconds in enumerate(lognormal(MEDIAN_S, 0.4, KINDS))]
@@ -86,25 +85,25 @@ async def gated(folder: Path, limit: int, pace: Pace) -> AsyncIterator[Gate]:
 
 @pytest.mark.timeout(SHAKEN_S + 300)
 async def test_five_groups_and_their_desktops_are_the_most_while_limits_change(tmp_path: Path) -> None:
-    dice, seen = random.Random(1), Counter[tuple[int, int, int]]()
+    dice, seen = random.Random(1), dict[int, list[tuple[int, int]]]()
     async with gated(tmp_path, 5, Pace(groups_per_batch=2, most_behind=4)) as gate:
         await gate.is_so("two evaluations were made", lambda: gate.run.loop.step >= 3)
-        await gate.is_so("as many train as may", lambda: gate.census.desktops > 4 * GROUP)
-        assert gate.census.groups == 5
-        assert gate.census.desktops <= 5 * GROUP
+        await gate.is_so("as many are in flight as may", lambda: gate.census.groups == 5)
+        assert 5 < gate.census.desktops <= 5 * GROUP
         end = time.monotonic() + SHAKEN_S
         while time.monotonic() < end:
             for limit in (dice.randint(1, MOST), 5):
                 groups, desktops = await gate.keep_within(limit)
                 assert groups <= limit
                 assert desktops <= limit * GROUP
-                seen[limit, groups, desktops] += 1
+                seen.setdefault(limit, []).append((groups, desktops))
         made = [each for each in gate.run.loop.log.records if isinstance(each, EvalRecord)]
         print(f"{gate.run.loop.step} steps, {len(made)} evaluations, leases {dict(gate.census.leases)}")
     assert gate.census.beside, "both phases had desktops at once"
     assert all((each.episodes, len(each.versions)) == (20, 1) for each in made)
-    for (limit, groups, desktops), times in sorted(seen.items()):
-        print(f"limit {limit}: at most {groups} groups and {desktops} desktops, {times} times")
+    for limit, found in sorted(seen.items()):
+        groups, desktops = map(max, zip(*found, strict=True))
+        print(f"limit {limit}, {len(found)} times: at most {groups} groups and {desktops} desktops")
 
 
 async def test_two_groups_of_four_have_eight_desktops(tmp_path: Path) -> None:
