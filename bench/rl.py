@@ -81,6 +81,23 @@ LOOPS = {
 
 
 @dataclass(frozen=True)
+class Load:
+    """How much is done."""
+
+    median_s: float
+    """Of an episode."""
+    steps: dict[str, int]
+    """Of each loop."""
+    seed: int
+    """Which episodes there are."""
+
+
+FULL = Load(0.5, dict.fromkeys(LOOPS, 50), seed=1)
+QUICK = Load(0.2, {"sync": 5, "pace": 8, "wait": 8}, seed=17)
+"""With a seed of which the first batches last about as long as batches do in the long run: few of them are taken."""
+
+
+@dataclass(frozen=True)
 class Moment:
     """How it stood when a step was over."""
 
@@ -112,11 +129,11 @@ class Measured:
 def main() -> None:
     quick = options(__doc__).quick
     figures = Figures("rl")
-    median_s, steps = (0.2, 6) if quick else (0.5, 50)
-    with served(DESKTOPS, RESET * median_s) as service, busy() as share:
-        found = uvloop.run(measure(service.at, median_s, steps))
-    print(f"  machine busy: {share[0]:.0%}; an episode's median is {median_s:g} s; {steps} steps each")
-    tell(figures, found, median_s)
+    load = QUICK if quick else FULL
+    with served(DESKTOPS, RESET * load.median_s) as service, busy() as share:
+        found = uvloop.run(measure(service.at, load))
+    print(f"  machine busy: {share[0]:.0%}; an episode's median is {load.median_s:g} s")
+    tell(figures, found, load.median_s)
     figures.finish()
 
 
@@ -147,20 +164,20 @@ def tell(figures: Figures, found: dict[str, Measured], median_s: float) -> None:
 # --- what is measured ---
 
 
-async def measure(desktops: str, median_s: float, steps: int) -> dict[str, Measured]:
+async def measure(desktops: str, load: Load) -> dict[str, Measured]:
     with tempfile.TemporaryDirectory(prefix="bench-rl-", dir=Path.cwd()) as name:
         folder = Path(name)
         write_model(folder / "start")
         config = ModelPoolConfig(
             ckpt_path=str(folder / "start"), replicas=SERVERS, gpus="none",
-            vllm_command=(sys.executable, str(HERE / "rl_server.py")), env={"BENCH_MEDIAN_S": str(median_s)},
+            vllm_command=(sys.executable, str(HERE / "rl_server.py")), env={"BENCH_MEDIAN_S": str(load.median_s)},
         )  # fmt: skip
         async with ModelServicePool(config, tell=print) as servers, PoolClient(desktops) as client:
             await servers.ready()
             found = {}
             for kind, pace in LOOPS.items():
-                async with opened(folder / kind, pace, steps, median_s, desktops, servers) as loop:
-                    found[kind] = await watch(loop, client, steps)
+                async with opened(folder / kind, pace, load, desktops, servers) as loop:
+                    found[kind] = await watch(loop, client, load.steps[kind])
                 spent, stages = (in_words(each) for each in (found[kind].spent, found[kind].stages))
                 print(f"  {kind}: a step takes {found[kind].step_s:.2f} s ({spent}); an episode {stages}", flush=True)
     return found
@@ -172,21 +189,23 @@ def in_words(spent: dict[str, float]) -> str:
 
 @asynccontextmanager
 async def opened(
-    folder: Path, pace: Pace, steps: int, median_s: float, desktops: str, servers: ModelServicePool
+    folder: Path, pace: Pace, load: Load, desktops: str, servers: ModelServicePool
 ) -> AsyncIterator[TrainLoop]:
     """A training run, as `deskroll train` puts one together."""
     checkpoints, log = Checkpoints(folder, save_every=0), TrainLog(folder)
     resources = Resources(pool=desktops, num_rollouts=IN_FLIGHT * SAMPLES, max_concurrent_rollouts=IN_FLIGHT)
-    trainer = TrainerProcess("scripted", {"seconds": median_s}, TrainerContext(lora_rank=0), log=folder / "trainer.log")
+    trainer = TrainerProcess(
+        "scripted", {"seconds": load.median_s}, TrainerContext(lora_rank=0), log=folder / "trainer.log"
+    )
     async with Runtime.open(resources, store=folder) as runtime, trainer:
         checkpoints.begin(folder.parent / "start")
         log.open()
         await trainer.open(checkpoints.folder(0), None)
         await servers.reload(checkpoints.folder(0))
-        model = {"name": "policy", "pool": servers.address, "exact": True, "temperature": 1.0, "seed": 1}
+        model = {"name": "policy", "pool": servers.address, "exact": True, "temperature": 1.0, "seed": load.seed}
         spec = EpisodeSpec.model_validate({"env": ENV, "env_options": {"turns": TURNS}, "model": model})
         tasks = [Task(id=f"t{n}", instruction=f"Wait ({n})") for n in range(32)]
-        plan = TrainPlan(tasks, spec, steps, pace, group_size=SAMPLES, baseline=False)
+        plan = TrainPlan(tasks, spec, load.steps[folder.name], pace, group_size=SAMPLES, baseline=False)
         yield TrainLoop(plan, runtime, trainer, servers, checkpoints, log, lambda _: None)
 
 
