@@ -29,6 +29,7 @@ import asyncio
 import heapq
 import itertools
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -165,7 +166,7 @@ def tell(figures: Figures, found: dict[str, Measured], median_s: float) -> None:
 
 
 async def measure(desktops: str, load: Load) -> dict[str, Measured]:
-    with tempfile.TemporaryDirectory(prefix="bench-rl-", dir=Path.cwd()) as name:
+    with tempfile.TemporaryDirectory(prefix="bench-rl-", dir=place()) as name:
         folder = Path(name)
         write_model(folder / "start")
         config = ModelPoolConfig(
@@ -181,6 +182,12 @@ async def measure(desktops: str, load: Load) -> dict[str, Measured]:
                 spent, stages = (in_words(each) for each in (found[kind].spent, found[kind].stages))
                 print(f"  {kind}: a step takes {found[kind].step_s:.2f} s ({spent}); an episode {stages}", flush=True)
     return found
+
+
+def place() -> Path:
+    """Memory, where there is enough: to delete thousands of folders from a disk may take longer than a quick run."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > 2e9 else Path.cwd()
 
 
 def in_words(spent: dict[str, float]) -> str:
