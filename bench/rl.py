@@ -59,6 +59,7 @@ from deskroll.train.log import StepRecord, TrainLog
 from deskroll.train.loop import TrainLoop, TrainPlan
 from deskroll.train.process import TrainerProcess
 from deskroll.train.scripted import write_model
+from deskroll.train.servers import OwnPool
 from deskroll.train.staleness import Pace, Staleness
 from deskroll.types import Task
 from pool import busy, served
@@ -213,7 +214,7 @@ async def opened(
         spec = EpisodeSpec.model_validate({"env": ENV, "env_options": {"turns": TURNS}, "model": model})
         tasks = [Task(id=f"t{n}", instruction=f"Wait ({n})") for n in range(32)]
         plan = TrainPlan(tasks, spec, load.steps[folder.name], pace, group_size=SAMPLES, baseline=False)
-        yield TrainLoop(plan, runtime, trainer, servers, checkpoints, log, lambda _: None)
+        yield TrainLoop(plan, runtime, trainer, OwnPool(servers), checkpoints, log, lambda _: None)
 
 
 async def watch(loop: TrainLoop, client: PoolClient, steps: int) -> Measured:
