@@ -7,7 +7,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 SOAK ?= 11
-BENCH ?= desktop recording suite pool engine models events scale
+BENCH ?= desktop recording suite pool engine models events scale rl
 export PYTHON
 
 .PHONY: help setup demo test test-fast test-vllm soak lint format bench lock vllm clean
@@ -47,7 +47,7 @@ test-vllm: vllm
 
 soak:
 	@scripts/prepare dev local network demo test
-	@DESKROLL_SOAK=$(SOAK) scripts/test -s tests/rollout/test_nothing_lost.py tests/rollout/test_model_storm.py
+	@DESKROLL_SOAK=$(SOAK) scripts/test -s tests/rollout/test_nothing_lost.py tests/rollout/test_model_storm.py tests/train/test_gate.py
 
 lint:
 	@scripts/prepare dev

@@ -24,6 +24,7 @@ from deskroll.events import (
     kind_of,
 )
 from deskroll.models.scripted import Script
+from deskroll.models.weights.refusal import CheckpointRefused, Refusal
 from deskroll.store import Run
 from deskroll.store.training import EvalRecord, StepRecord
 from deskroll.train.feed import NoSignal
@@ -207,9 +208,10 @@ async def test_a_batch_that_no_try_would_mend_ends_it_at_once(tmp_path: Path) ->
     assert [each.step for each in steps_of(tmp_path)] == [1, 2, 3]
 
 
-async def test_servers_that_do_not_take_weights_go_on_with_the_old_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [ModelError("none is up"), CheckpointRefused(Refusal.UNREADABLE, "it is no model")])
+async def test_servers_that_do_not_take_weights_go_on_with_the_old_ones(tmp_path: Path, error: DeskrollError) -> None:
     async with training(tmp_path, steps=4, pace=Pace(groups_per_batch=2, most_behind=1)) as run:
-        run.servers.refuses = 2
+        run.servers.refuses, run.servers.error = 2, error
         await run.loop.run()
     records = steps_of(tmp_path)
     assert [(each.step, each.served) for each in records] == [(1, 0), (2, 0), (3, 0), (4, 3)]

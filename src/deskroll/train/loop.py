@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from deskroll.errors import DeskrollError, ModelError, Untrainable, first_error
+from deskroll.errors import DeskrollError, Untrainable, first_error
 from deskroll.events import LoopWait
 from deskroll.report.intervals import percentile
 from deskroll.rollout.group import GroupResult
@@ -97,7 +97,7 @@ class Servers(Protocol):
         """Have a version served for the length of the block; the name to ask for it by, empty where none can be."""
 
     async def reload(self, folder: Path) -> object:
-        """Serve the weights in a folder; `ModelError` where no server takes them."""
+        """Serve the weights in a folder; a `DeskrollError` where no server takes them."""
 
 
 class TrainLoop:
@@ -238,7 +238,7 @@ class TrainLoop:
         self._events.wait(LoopWait.SERVERS)
         try:
             await self._servers.reload(self._checkpoints.folder(step))
-        except ModelError as error:
+        except DeskrollError as error:  # no server takes them, or they are refused before one is asked
             self._failures += 1
             self._events.refuse(step, error)
             if self._failures == _FAILURES:
