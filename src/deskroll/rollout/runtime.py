@@ -320,7 +320,9 @@ async def _open_backend(
     context = BackendContext(leases=desktops, keep=keep, sink=sink, workers=resources, model=model)
     kind = backend_kind(resources.backend)
     if model is not None and kind.has_workers:
-        raise ConfigError(f"backend is {resources.backend!r}: a model that is an object is asked in this process; set inline")
+        raise ConfigError(
+            f"backend is {resources.backend!r}: a model that is an object is asked in this process; set inline"
+        )
     options = kind.read_options(resources.backend_options, "backend_options")
     async with kind.for_run(setup, options, context) as backend:
         yield backend

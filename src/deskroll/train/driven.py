@@ -26,6 +26,7 @@ from deskroll.rollout.main_thread import outlasting_main_thread
 from deskroll.rollout.retry import Retries
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.spec import EpisodeSpec
+from deskroll.store import AttemptReader
 from deskroll.types import Completion, Episode, EpisodeKey, Task
 
 T = TypeVar("T")
@@ -104,11 +105,15 @@ class DrivenEpisodes:
         return not self._thread.is_alive()
 
     def begin(self, task: Task, phase: str = TRAIN, folder: str = "") -> DrivenEpisode:
-        """Begin an episode of a task; each has a round of its own. `folder`: of the files that the phase's tasks name."""
+        """Begin an episode of a task, in a round of its own. `folder`: of the files that the phase's tasks name."""
         key = EpisodeKey(phase=phase, round=next(self._numbers), task=task.id, sample=0)
         episode = DrivenEpisode(self, key)
         self.soon(lambda: self._begin(episode, task, folder))
         return episode
+
+    def attempt(self, outcome: Episode) -> AttemptReader:
+        """What is kept of an episode that has ended; it reads files."""
+        return self._runtime.store.attempt(outcome.key, outcome.attempt)
 
     def give_up(self, key: EpisodeKey) -> None:
         """An episode is not wanted any more; its outcome says so."""
@@ -117,7 +122,7 @@ class DrivenEpisodes:
     def close(self) -> None:
         """End all of it, and wait for that; not from a loop's own thread."""
         if self._loop is not None and not self.over:
-            self.soon(lambda: self._closing.set())
+            self.soon(self._closing.set)
         self._thread.join()
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:

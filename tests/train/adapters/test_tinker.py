@@ -131,7 +131,9 @@ async def test_twenty_groups_of_four_with_failures(folder: Path, tokens: Tokens,
         (await drive(config)).close()
     errors = [error for group in groups for error in group.rollout_errors]
     failed = len(ended) - len(groups)
-    print(f"{type(strategy).__name__}: {len(groups)} groups, {failed} failed, {len(errors)} rollouts failed in the rest")
+    print(
+        f"{type(strategy).__name__}: {len(groups)} groups, {failed} failed, {len(errors)} rollouts failed in the rest"
+    )
     assert groups and (errors or failed), "the desktops were to fail"
     assert {error.error_type for error in errors} <= {"EpisodeUnscored"}
     check_groups(groups, strategy)
@@ -202,7 +204,7 @@ async def test_a_rollout_that_takes_too_long_is_ended(folder: Path, tokens: Toke
 
 
 async def test_prompts_that_are_too_long(folder: Path, tokens: Tokens) -> None:
-    async with sims(folder) as (at, pool):
+    async with sims(folder) as (at, _):
         _, config, tasks = write_config(folder, pool=at)
         sampler = Sampler(tokens.model, says=(WAIT,))
         at_once = DeskrollGroupBuilder(config, tasks[0], tokens, group_size=2, max_prompt_tokens=100)
@@ -219,7 +221,7 @@ async def test_prompts_that_are_too_long(folder: Path, tokens: Tokens) -> None:
 
 
 async def test_the_dataset(folder: Path, tokens: Tokens) -> None:
-    async with sims(folder, desktops=2) as (at, pool):
+    async with sims(folder, desktops=2) as (at, _):
         path, config, _ = write_config(folder, pool=at, limit=5)
         build = DeskrollDatasetBuilder(
             config=str(path), model_name_for_tokenizer=tokens.model, renderer_name=tokens.renderer, batch_size=2,

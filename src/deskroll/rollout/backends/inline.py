@@ -49,9 +49,7 @@ class InlineBackend(Backend):
 
     async def __aenter__(self) -> Self:
         sink = self._sink if self._setup.events else None
-        context = ProcessContext.open(
-            self._setup, leases=self._leases, sink=sink, show_traces=True, model=self._model
-        )
+        context = ProcessContext.open(self._setup, leases=self._leases, sink=sink, show_traces=True, model=self._model)
         self._context = await self._stack.enter_async_context(context)
         self._runner = AttemptRunner(self._context)
         return self

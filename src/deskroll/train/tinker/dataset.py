@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,7 @@ class DeskrollDataset(RLDataset):
         return [replace(self._group, task=self._order.at(number)[1], _made=[]) for number in numbers]
 
     def __len__(self) -> int:
-        return -(-self._groups // self._batch_size)
+        return math.ceil(self._groups / self._batch_size)
 
 
 @chz.chz

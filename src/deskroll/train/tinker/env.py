@@ -2,8 +2,8 @@
 
 tinker drives: `initial_observation` waits for the agent's first request, `step` answers it and waits for the next one.
 The score is the reward of the last step. An episode without a score raises `EpisodeUnscored`, which tinker's strategies
-take for a rollout that failed: they, and not we, try again. Guarantee: after `cleanup` no episode of the group runs, and
-its desktops are with the pool, whoever was cancelled.
+take for a rollout that failed: they, and not we, try again. Guarantee: after `cleanup` no episode of the group runs,
+and its desktops are with the pool, whoever was cancelled.
 """
 
 from __future__ import annotations

@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 import tinker
-from tinker_cookbook import renderers
 from tinker_cookbook.image_processing_utils import get_image_processor
-from tinker_cookbook.renderers.base import get_text_content
+from tinker_cookbook.renderers import ToolCall, get_renderer, get_text_content
 from tinker_cookbook.tokenizer_utils import get_tokenizer
 
 from deskroll.models.handed import HandedRequest
@@ -36,7 +35,7 @@ class Tokens:
     @cached_property
     def _made(self) -> Any:
         images = get_image_processor(self.model) if self.images else None
-        return renderers.get_renderer(self.renderer, get_tokenizer(self.model), images, model_name=self.model)
+        return get_renderer(self.renderer, get_tokenizer(self.model), images, model_name=self.model)
 
     def __getstate__(self) -> dict[str, object]:
         """Without the renderer, which is made anew where it is needed."""
@@ -115,8 +114,8 @@ def _add_calls(message: dict[str, Any], calls: Sequence[Mapping[str, Any]]) -> N
         except msgspec.MsgspecError:
             message["content"] = f"{message['content']}{call['function']['arguments']}"
         else:
-            function = renderers.ToolCall.FunctionBody(**call["function"])
-            read.append(renderers.ToolCall(id=call["id"], function=function))
+            function = ToolCall.FunctionBody(**call["function"])
+            read.append(ToolCall(id=call["id"], function=function))
     if read:
         message["tool_calls"] = read
 
