@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import multiprocessing
 import pickle
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tinker
@@ -24,6 +28,7 @@ from tinker_cookbook.rl.rollout_strategy import FailFast, MinViableGroup, RetryO
 from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.tokenizer_utils import get_tokenizer
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from deskroll.errors import InputError
 from deskroll.store import Run
@@ -269,6 +274,59 @@ async def test_calls_of_tools_come_back_as_they_were_written(folder: Path, token
     assert group.get_total_rewards() == [1.0]
     prompts = [get_tokenizer(tokens.model).decode(prompt) for prompt, _ in sampler.gave]
     assert '"calculator"' in prompts[0] and "error:" in prompts[1] and "42" in prompts[2]
+
+
+class InPictures(Sampler):
+    """Remembers how many tokens each picture has that it is shown."""
+
+    async def __call__(self, model_input: tinker.ModelInput, *args: object, **others: object) -> TokensWithLogprobs:
+        pictures = [each for each in model_input.chunks if not isinstance(each, tinker.EncodedTextChunk)]
+        assert all(isinstance(each, tinker.types.ImageChunk) for each in pictures)
+        self.gave.append(([each.expected_tokens or 0 for each in pictures], []))
+        said = self._tokenizer.encode(WAIT if len(self.gave) < 3 else FAIL, add_special_tokens=False)
+        return TokensWithLogprobs(tokens=said, maybe_logprobs=[0.0] * len(said))
+
+
+async def test_pictures_are_where_the_agent_showed_them(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    model = make_tokenizer(tmp_path_factory.mktemp("sees"))
+    Qwen2VLImageProcessorPil().save_pretrained(str(model))
+    seeing = Tokens(str(model), "qwen3_vl_instruct", images=True)
+    _, config, tasks = write_config(
+        folder, provider="sim", env_options={"observation_type": "screenshot"}, agent_options={"max_images": 2}
+    )
+    sampler = InPictures(seeing.model)
+    group = await do_group_rollout(DeskrollGroupBuilder(config, tasks[0], seeing, group_size=1), sampler)
+    (await drive(config)).close()
+    assert group.get_total_rewards() == [1.0]
+    assert [len(pictures) for pictures, _ in sampler.gave] == [1, 2, 2]
+    assert min(min(pictures) for pictures, _ in sampler.gave) > 100, "each has its tokens"
+
+
+def in_another_process(pickled: bytes, model: str) -> list[float]:
+    """As an executor of tinker's runs a group: unpickled, in a new event loop."""
+    group = asyncio.run(do_group_rollout(pickle.loads(pickled), Sampler(model, says=(FAIL,))))
+    return list(group.get_total_rewards())
+
+
+async def test_groups_in_other_processes_share_a_pool(folder: Path, tokens: Tokens) -> None:
+    async with sims(folder, desktops=3) as (at, pool):
+        _, config, tasks = write_config(folder, pool=at)
+        groups = [pickle.dumps(DeskrollGroupBuilder(config, task, tokens, group_size=3)) for task in tasks[:4]]
+        context, loop = multiprocessing.get_context("spawn"), asyncio.get_running_loop()
+        with ProcessPoolExecutor(2, mp_context=context) as executor:
+            calls = [loop.run_in_executor(executor, in_another_process, each, tokens.model) for each in groups]
+            assert await asyncio.gather(*calls) == [[1.0] * 3] * 4
+            assert await leased(pool) == 0
+    places = list((folder / "results").iterdir())
+    assert sum(len(list(Run.open(place).outcomes())) for place in places) == 12
+    assert all(Run.open(place).holder() is None for place in places), "their runtimes ended with their processes"
+
+
+def test_the_pages_example_is_a_config_of_tinkers() -> None:
+    (block,) = re.findall(r"```python\n(from tinker_cookbook.*?)```", (ROOT / "docs/rl.md").read_text(), re.DOTALL)
+    made: dict[str, Any] = {}
+    exec(block, made)
+    assert isinstance(made["config"].dataset_builder, DeskrollDatasetBuilder)
 
 
 def test_the_installed_package_is_found_from_this_checkout() -> None:
