@@ -73,7 +73,9 @@ class DrivenEpisode:
         """End it, if it has not ended, and wait until its desktop is given back."""
         if not self.ended.done():
             self._host.give_up(self.key)
-            await asyncio.wait((asyncio.wrap_future(self.ended),))
+            ended = asyncio.wrap_future(self.ended)
+            await asyncio.wait((ended,))
+            ended.exception()  # whatever it is, the episode has ended
 
 
 class DrivenEpisodes:
@@ -107,7 +109,7 @@ class DrivenEpisodes:
     def begin(self, task: Task, phase: str = TRAIN, folder: str = "") -> DrivenEpisode:
         """Begin an episode of a task, in a round of its own. `folder`: of the files that the phase's tasks name."""
         key = EpisodeKey(phase=phase, round=next(self._numbers), task=task.id, sample=0)
-        episode = DrivenEpisode(self, key)
+        episode = self._live[key] = DrivenEpisode(self, key)
         self.soon(lambda: self._begin(episode, task, folder))
         return episode
 
@@ -161,9 +163,8 @@ class DrivenEpisodes:
             error = raised if isinstance(raised, Exception) else error
         if not self._opened.done():
             self._opened.set_exception(error)
-        for episode in list(self._live.values()):
-            if not episode.ended.done():
-                episode.ended.set_exception(error)
+        for key in list(self._live):
+            self._live.pop(key).ended.set_exception(error)
 
     async def _serve(self) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
@@ -180,11 +181,14 @@ class DrivenEpisodes:
 
     def _begin(self, episode: DrivenEpisode, task: Task, folder: str) -> None:
         key = episode.key
-        self._live[key] = episode
         self._model.expect(session_of(key), episode.handed)
-        if key.phase not in self._jobs:
-            self._start(key.phase, folder)
-        self._jobs[key.phase][1].put_nowait(Batch(tasks=(task,), round=key.round))
+        try:
+            if key.phase not in self._jobs:
+                self._start(key.phase, folder)
+        except Exception as error:  # noqa: BLE001  (whoever drives is told)
+            self._fail(key, error)
+        else:
+            self._jobs[key.phase][1].put_nowait(Batch(tasks=(task,), round=key.round))
 
     def _start(self, phase: str, folder: str) -> None:
         queue: asyncio.Queue[Batch] = asyncio.Queue()
@@ -204,10 +208,14 @@ class DrivenEpisodes:
             error = raised
         finally:
             self._jobs.pop(phase, None)
-            for key in [key for key in self._live if key.phase == phase]:
-                episode = self._live.pop(key)
-                episode.ended.set_exception(error)
-                episode.handed.end()
+            for key in list(self._live):
+                if key.phase == phase:
+                    self._fail(key, error)
+
+    def _fail(self, key: EpisodeKey, error: BaseException) -> None:
+        if (episode := self._live.pop(key, None)) is not None:
+            episode.ended.set_exception(error)
+            episode.handed.end()
 
     def _give_up(self, key: EpisodeKey) -> None:
         if key in self._live and key.phase in self._jobs:
