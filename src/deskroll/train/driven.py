@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -135,7 +135,7 @@ class DrivenEpisodes:
             work.close()
             raise _gone(self.folder) from None
 
-    def soon(self, work: Any) -> None:
+    def soon(self, work: Callable[[], object]) -> None:
         """Do something in its loop, in the order in which it is asked for."""
         try:
             self._require().call_soon_threadsafe(work)

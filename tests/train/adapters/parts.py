@@ -69,7 +69,7 @@ def write_config(folder: Path, **settings: Any) -> tuple[Path, RunConfig, list[T
 
 @asynccontextmanager
 async def sims(folder: Path, desktops: int = 8, **options: str) -> AsyncIterator[tuple[str, Pool]]:
-    """A pool of simulated desktops, and where it answers; when the block ends, none may be out."""
+    """A pool of simulated desktops, and where it answers."""
     at = f"unix:{folder / 'pool'}"
     pool = Pool(make_provider("sim", {**FAST, **options}), PoolConfig(num_vms=desktops))
     async with pool, PoolService(pool, Listen.parse(at)):
