@@ -127,17 +127,21 @@ class _Turns:
         since = time.perf_counter()
         while (request := await episode.request()) is not None:
             self.metrics["tool_calls"] += time.perf_counter() - since
-            await self._extend(request)
+            images = await self._extend(request)
             length = self._loop.rollout_config.response_length
             if len(self._mask) >= length:
                 episode.refuse(ContextTooLong(f"the response has {len(self._mask)} of {length} tokens", _TOO_LONG))
             else:
-                episode.answer(await self._sample(request))
+                episode.answer(await self._sample(request, images))
             since = time.perf_counter()
 
-    async def _extend(self, request: HandedRequest) -> None:
-        """The prompt of a request: what was there and what is new, or all of it, where its past was rewritten."""
-        messages, schemas = read_messages(request.messages), tool_schemas(request.tools) or None
+    async def _extend(self, request: HandedRequest) -> list[Any]:
+        """The prompt of a request: what was there and what is new, or all of it, where its past was rewritten.
+
+        Returns the pictures that it holds.
+        """
+        messages = await asyncio.to_thread(read_messages, request.messages)
+        schemas, images = tool_schemas(request.tools) or None, _images(messages)
         known = len(self._last)
         grown = 0 < known < len(messages) and tuple(request.messages[:known]) == tuple(self._last)
         if grown and messages[known]["role"] == "assistant":
@@ -146,15 +150,14 @@ class _Turns:
             )
             self._ids = merged.token_ids
         else:
-            images = _images(messages)
             self._loop._assert_mm_supported(bool(images))
             self._ids = await self._loop.ct_build_initial_tokens(messages, schemas, images or None)
             self._mask = []
         self._last = request.messages
+        return images
 
-    async def _sample(self, request: HandedRequest) -> Completion:
+    async def _sample(self, request: HandedRequest, images: list[Any]) -> Completion:
         begun, prompt = time.perf_counter(), list(self._ids)
-        images = _images(read_messages(request.messages))
         output = await self._loop.server_manager.generate(
             request_id=self._session, prompt_ids=prompt, sampling_params=dict(self._params), image_data=images or None
         )

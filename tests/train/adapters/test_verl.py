@@ -19,7 +19,8 @@ import verl
 import yaml
 from hydra import compose, initialize_config_dir
 from pyarrow import parquet
-from transformers import Qwen2Config
+from transformers import LlavaProcessor, Qwen2Config
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, AgentLoopWorker, DictConfigWrap
 from verl.protocol import DataProto
 from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
@@ -52,11 +53,19 @@ class Server:
         self._says = itertools.cycle(says) if in_turn else iter(lambda: self._dice.choice(says), None)
         self.sessions: dict[str, list[tuple[list[int], list[int], list[float]]]] = {}
         """Of each request id, prompts, answers and their log-probabilities."""
+        self.pictures: list[list[Any]] = []
+        """Of each request."""
 
     async def generate(
-        self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], **others: Any
+        self,
+        request_id: str,
+        *,
+        prompt_ids: list[int],
+        sampling_params: dict[str, Any],
+        image_data: list[Any] | None = None,
     ) -> TokenOutput:
         await asyncio.sleep(0)
+        self.pictures.append(image_data or [])
         assert sampling_params["logprobs"] is True
         said = self._tokenizer.encode(next(self._says), add_special_tokens=False)
         logprobs = [-self._dice.random() for _ in said]
@@ -102,10 +111,10 @@ def worker_of(folder: Path, model: Path, config: Path, tries: int = 3, **says: A
     return worker, server
 
 
-def loop_of(worker: AgentLoopWorker, server: Server, config: Path) -> DeskrollAgentLoop:
+def loop_of(worker: AgentLoopWorker, server: Server, config: Path, processor: Any = None) -> DeskrollAgentLoop:
     return DeskrollAgentLoop(
-        DictConfigWrap(worker.config), server, worker.tokenizer, None, RLHFDataset, DictConfigWrap(worker.config.data),
-        config=str(config),
+        DictConfigWrap(worker.config), server, worker.tokenizer, processor, RLHFDataset,
+        DictConfigWrap(worker.config.data), config=str(config),
     )  # fmt: skip
 
 
@@ -203,6 +212,39 @@ async def test_turns_that_do_not_join(tmp_path: Path, model: Path, takes_several
     else:
         with pytest.raises(InputError, match="make 5 samples"):
             await loop.run({}, **row)
+    (await drive(_settings(str(path), task))).close()
+
+
+SEEN = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content is string %}{{ m.content }}{% else %}"
+    "{% for p in m.content %}{{ '<image>' if p.type == 'image' else p.text }}{% endfor %}{% endif %}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def seeing(tokenizer: Any) -> LlavaProcessor:
+    """A processor that makes four tokens of a picture."""
+    names = [*tokenizer.extra_special_tokens, "<image>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": names})
+    size = {"height": 28, "width": 28}
+    images = CLIPImageProcessorPil(size=size, crop_size=size)
+    return LlavaProcessor(images, tokenizer, patch_size=14, vision_feature_select_strategy="full", chat_template=SEEN)
+
+
+async def test_pictures_are_where_the_agent_showed_them(tmp_path: Path, model: Path) -> None:
+    write_tasks(tmp_path, 1)
+    path, _, (task,) = write_config(
+        tmp_path, provider="sim", env_options={"observation_type": "screenshot"}, agent_options=GROWS
+    )
+    worker, server = worker_of(tmp_path, model, path, says=(WAIT, WAIT, FAIL), in_turn=True)
+    processor = seeing(worker.tokenizer)
+    output = await loop_of(worker, server, path, processor).run({}, **prompt_row(0, task, str(tmp_path)))
+    ids = output.prompt_ids + output.response_ids
+    assert [len(pictures) for pictures in server.pictures] == [1, 2, 3]
+    assert ids.count(processor.image_token_id) == 4 * 3 and len(output.multi_modal_data["images"]) == 3
+    shown = [each.tobytes() for each in output.multi_modal_data["images"]]
+    assert shown == [each.tobytes() for each in server.pictures[-1]]
+    assert (output.num_turns, output.reward_score) == (6, 1.0)
     (await drive(_settings(str(path), task))).close()
 
 
