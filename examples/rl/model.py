@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from tokenizers import AddedToken, Tokenizer, models
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 from words import END, NUMBERS, UNKNOWN, VOCABULARY
 
 PAIRS = 8
@@ -34,10 +34,11 @@ TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """A token for each word."""
-    whole = Tokenizer(models.WordLevel({word: n for n, word in enumerate(VOCABULARY)}, unk_token=UNKNOWN))
-    whole.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    """A token for each word, with the blanks before it. Words are added tokens: of all else in a tokenizer's file,
+    transformers makes for this architecture what it takes for Qwen's own."""
+    whole = Tokenizer(models.BPE({END: 0, UNKNOWN: 1}, [], unk_token=UNKNOWN))
     made = PreTrainedTokenizerFast(tokenizer_object=whole, eos_token=END, pad_token=END, unk_token=UNKNOWN)
+    made.add_tokens([AddedToken(word, single_word=True, lstrip=True, normalized=False) for word in VOCABULARY[2:]])
     made.chat_template = TEMPLATE
     return made
 
@@ -106,6 +107,8 @@ def main() -> None:
     fade_numbers(model)
     model.save_pretrained(given.folder)
     tokenizer().save_pretrained(given.folder)
+    if AutoTokenizer.from_pretrained(given.folder)(" ".join(VOCABULARY)).input_ids != list(range(len(VOCABULARY))):
+        raise SystemExit(f"{given.folder}: the tokenizer reads other words than it was made of; see tokenizer()")
     print(f"{given.folder}: {model.num_parameters():,} parameters, recall loss {loss:.2f} after {batches} batches")
 
 
