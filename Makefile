@@ -22,7 +22,7 @@ help:
 	@echo 'make format    let ruff rewrite the sources'
 	@echo 'make bench     the benchmarks                     (BENCH=pool BENCH_ARGS=--quick)'
 	@echo 'make setup     everything that test and lint need, without running them'
-	@echo 'make vllm      vLLM for CPUs in .venv-vllm: minutes and 3 GB, once'
+	@echo 'make vllm      vLLM for CPUs in .venv-vllm: minutes and 3 to 6 GB, once'
 	@echo 'make lock      newest versions into requirements*.lock'
 	@echo 'make clean     remove both .venv and caches; system packages stay'
 
@@ -70,6 +70,7 @@ lock:
 	@scripts/lock
 
 vllm:
+	@scripts/prepare runtime vllm
 	@scripts/vllm
 
 clean:
