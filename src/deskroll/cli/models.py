@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
@@ -15,7 +16,7 @@ import click
 from deskroll.cli import models_up
 from deskroll.cli.options import json_option, print_json
 from deskroll.cli.places import LocalPath
-from deskroll.errors import InputError, plain
+from deskroll.errors import DeskrollError, InputError, plain
 
 if TYPE_CHECKING:
     from deskroll.events import Event
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from deskroll.types import Completion
 
 _LONGEST_ANSWER = 1_000_000
+_PATIENCE_S = 3.0
+"""Before somebody who asks a pool is told that it waits for a server."""
 _LONGEST_REASON = 120
 """Of why a request is made again: one line."""
 
@@ -190,8 +193,27 @@ async def _ask(
     message = Message.user(text, images)
     began = time.monotonic()
     async with OpenAIModel(settings, sink=_Retries(), prices=prices) as client:
-        completion = await client.complete([message.sent])
+        waiting = asyncio.create_task(_tell_waiting(settings.pool))
+        try:
+            completion = await client.complete([message.sent])
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
     return completion, time.monotonic() - began
+
+
+async def _tell_waiting(pool: str) -> None:
+    """Where no server of a pool is up, say so, and why as soon as that is known."""
+    from deskroll.models.vllm.service import ask_status  # noqa: PLC0415
+
+    told = ""
+    while pool:
+        await asyncio.sleep(_PATIENCE_S)  # a pool tells nobody how its servers do
+        with contextlib.suppress(DeskrollError):  # a router without such a pool: it has said all that it knows
+            shown = (await ask_status(pool)).waits_for
+            if shown not in ("", told):
+                click.echo(shown, err=True)
+            told = shown
 
 
 def _refuse_servers(where: Mapping[str, str], prices: Path | None) -> None:

@@ -166,6 +166,12 @@ class Router:
         self._roster.ask(holder, request, session, now)
         self._act_at(now)
 
+    def refuse(self, why: str) -> None:
+        """Tell everybody who waits that there will be no ticket."""
+        for holder, request in list(self._answers):
+            self._roster.withdraw(holder, request)
+            self._answers.pop((holder, request))(ModelError(why))
+
     def withdraw(self, holder: str, request: int) -> None:
         """It is not wanted any more."""
         self._roster.withdraw(holder, request)
