@@ -43,6 +43,20 @@ def test_a_start_that_fails_leaves_nothing(deskroll: Commands, tmp_path: Path, e
         assert not (tmp_path / "results").exists()
 
 
+def test_the_status_of_one_that_is_stopped(deskroll: Commands, tmp_path: Path, env: dict[str, str]) -> None:
+    served = Served(tmp_path)
+    served.drop("odd.json", "[")
+    os.utime(served.inbox / "odd.json", (1, 1))  # it is the first
+    served.drop("one.jsonl", [task("a")])
+    assert deskroll("serve", "service.yaml", "--set", "max_batches=1", cwd=tmp_path, env=env).code == 0
+    ended = deskroll("status", "results/service", cwd=tmp_path, env=env)
+    assert ended.code == 2
+    assert "the service in results/service is stopped: 1 batch done, 1 bad; start it again with" in ended.err
+    assert "report results/service" in ended.err
+    as_json = deskroll("status", "results/service", "--json", cwd=tmp_path, env=env)
+    assert "is stopped: 1 batch done" in json.loads(as_json.out)["error"]
+
+
 def test_a_name_that_breaks_lines_breaks_none(deskroll: Commands, tmp_path: Path, env: dict[str, str]) -> None:
     served = Served(tmp_path)
     served.drop("odd\nZ.json", "[")

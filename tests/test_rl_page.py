@@ -1,4 +1,4 @@
-"""docs/rl.md says what is so: its programs run."""
+"""docs/rl.md says what is so: its programs run; and the one of docs/models.md that has a pool of servers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def answer(text: str) -> bytes:
     return http({"choices": [choice], "usage": usage, "prompt_token_ids": [1, 2, 3]}, x_model_version="12")
 
 
-def blocks() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+def blocks(page: Path = PAGE) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
 
 
 async def run(code: str, folder: Path, path: str = "") -> str:
@@ -52,19 +52,32 @@ async def test_the_pages_examples_run(tmp_path: Path) -> None:
     assert len(re.findall(r"^product \(0,\) 2 sampled \('12',\) 1\.0$", told, re.MULTILINE)) == 8
 
 
+def put_vllm(folder: Path) -> str:
+    """A `vllm` that stands in for the real one; what to add to PATH."""
+    server = PAGE.parent.parent / "tests/models/vllm/scripted_vllm.py"
+    program = folder / "bin/vllm"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {server} "$@"\n')
+    program.chmod(0o755)
+    return str(program.parent)
+
+
+async def test_the_pool_on_the_page_of_models(tmp_path: Path) -> None:
+    (block,) = (block for block in blocks(PAGE.with_name("models.md")) if "ModelServicePool(" in block)
+    one_file(tmp_path / "checkpoints/step_0")
+    told = await run(block, tmp_path, put_vllm(tmp_path))
+    assert told.startswith("fine 0\n")
+    assert "replicas=" in told
+
+
 async def test_rounds_with_changing_weights(tmp_path: Path) -> None:
     (block,) = (block for block in blocks() if "ModelServicePool" in block)
     one_file(tmp_path / "models/policy")
     (tmp_path / "weights").mkdir()
-    server = PAGE.parent.parent / "tests/models/vllm/scripted_vllm.py"
-    program = tmp_path / "bin/vllm"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} {server} "$@"\n')
-    program.chmod(0o755)
     write = "from tests.models.weights.files import one_file; from pathlib import Path"
     code = re.sub(
         r'    """Yours: .*"""', f"    {write}; one_file(Path(folder), fill=int(folder[-1]), marker='READY')", block
     )
-    told = await run(code, tmp_path, str(program.parent))
+    told = await run(code, tmp_path, put_vllm(tmp_path))
     steps = re.findall(r"^step (\d) (\w+) \(0\.0, 0\.0, 0\.0, 0\.0\) weights ?(\d?)$", told, re.MULTILINE)
     assert steps == [("0", "complete", ""), ("1", "complete", "1"), ("2", "complete", "2")]

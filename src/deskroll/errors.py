@@ -11,6 +11,7 @@
     ├── BackgroundLost               background work died: what it serves, say a run, ends with it
     ├── JobStopped                   somebody else stopped a job before its end: what was done is kept
     ├── TrainerError                 a trainer cannot take a step, or its process died: the step is lost, not the run
+    │   └── Untrainable              it will never take this batch: trying again is of no use, and the run stops
     ├── StoreError                   the run's folder cannot be written or read: full, read-only, broken, in use
     └── Failure classes, recorded on the episode as `FailureClass`:
         ├── AgentError               agent      the agent's own code or output
@@ -172,6 +173,10 @@ class StoreError(DeskrollError):
 
 class TrainerError(DeskrollError):
     """A trainer cannot load, take a step or save, or its process died; nobody's episode has failed."""
+
+
+class Untrainable(TrainerError):
+    """A trainer does not take a batch for what is in it: it would not the next time, either, so the run stops."""
 
 
 class BackendLost(DeskrollError):

@@ -380,6 +380,44 @@ async def test_a_source_that_fails_is_the_jobs_error(tmp_path: Path) -> None:
             await groups_of(runtime.run(Job("train", source(), spec_of(server))))
 
 
+async def test_what_is_wrong_with_a_batch_is_raised_in_its_source_which_may_go_on(tmp_path: Path) -> None:
+    wrong: list[str] = []
+
+    async def source(*, lenient: bool) -> AsyncIterator[Batch]:
+        for number, env in enumerate(("math", "maths", "math")):
+            try:
+                yield Batch(tasks=tuple(questions(1, env=env)), round=number)
+            except InputError as error:
+                wrong.append(str(error))
+                if not lenient:
+                    raise
+
+    async with opened(tmp_path) as (runtime, server):
+        groups = await groups_of(runtime.run(Job("train", source(lenient=True), spec_of(server))))
+        assert [group.round for group in groups] == [0, 2]
+        assert len(wrong) == 1
+        assert "env is 'maths'" in wrong[0]
+        with pytest.raises(InputError, match="env is 'maths'"):
+            await groups_of(runtime.run(Job("strict", source(lenient=False), spec_of(server))))
+        with pytest.raises(InputError, match="env is 'maths'"):
+            await groups_of(runtime.run(Job("plain", Iterated(questions(1, env="maths")), spec_of(server))))
+
+
+class Iterated:
+    """A source that is no generator."""
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._batches = [Batch(tasks=tuple(tasks))]
+
+    def __aiter__(self) -> Iterated:
+        return self
+
+    async def __anext__(self) -> Batch:
+        if not self._batches:
+            raise StopAsyncIteration
+        return self._batches.pop()
+
+
 async def test_desktops_are_there_once_a_job_needs_them(tmp_path: Path) -> None:
     async with opened(tmp_path, script(DONE), provider="sim", num_vms=2) as (runtime, server):
         await groups_of(runtime.run(Job("baseline", questions(2), spec_of(server, agent="noop"))))

@@ -1,18 +1,26 @@
-"""The document on concurrency: its commands and its example, from a checkout, up to what they would do."""
+"""The document on concurrency: its commands and its example, from a checkout: what they would do, and to their end.
+
+Trained and evaluated is on embedded desktops, with a scripted model in place of vLLM and the `scripted` trainer.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deskroll.host.family import find_marked
+from deskroll.train.log import TrainLog
+from tests.models.vllm.scripted_vllm import write_command
 from tests.models.weights.files import one_file
 from tests.seeds import documents
-from tests.seeds.conftest import ROOT, Checkout
+from tests.seeds.conftest import ROOT, Came, Checkout
+from tests.waiting import wait_until
 
 DEFAULTS = """\
 trainer: scripted
@@ -91,6 +99,71 @@ def test_a_machine_without_a_server_is_told_so(here: Here) -> None:
     ended = here.run("bash", "-ec", documents.TRAIN_SMALL)
     assert ended.returncode == 2
     assert ended.stderr.startswith("deskroll: nobody serves the model Qwen/Qwen3-VL-30B-A3B-Instruct")
+
+
+TO_THE_END = """\
+trainer: scripted
+provider: local
+models: {{ckpt_path: "{weights}", gpus: none, vllm_command: {command}}}
+steps: 2
+tasks: {{source_type: demo_training, category: infeasible}}
+agent: prompt
+env_options: {{observation_type: a11y_tree}}
+"""
+"""Of what cannot be done a seed says so, which is right, or that it is done: groups have a signal."""
+
+
+def marked(here: Here) -> str:
+    return f"DESKROLL_TEST_OF={here.defaults}"
+
+
+def check_whole(here: Here, came: Came, groups: int, evaluated: int) -> None:
+    """That all of it was done, under its phases and rounds, within the limits, and that nothing is left."""
+    assert came.code == 0, came.err
+    assert f"[Concurrency] Set max concurrent rollouts to {groups}\n" in came.err
+    log = TrainLog(next((here.checkout.folder / "results").iterdir()))
+    log.open()
+    assert [each.step for each in log.steps] == [1, 2]
+    trained = {("train", group.round) for step in log.steps for group in step.groups}
+    outcomes = list(came.run.outcomes())
+    rounds = Counter((each.key.phase, each.key.round) for each in outcomes)
+    assert rounds.keys() >= trained | {("baseline", 0), ("eval", 2)}
+    assert {phase for phase, _ in rounds} == {"baseline", "train", "eval"}
+    assert (rounds["baseline", 0], rounds["eval", 2]) == (evaluated, evaluated)
+    assert all(each.points is not None for each in outcomes if each.key.phase != "train")
+    versions = {(each.key.phase, *each.versions) for each in outcomes if each.key.phase != "train"}
+    assert versions == {("baseline", "0"), ("eval", "2")}
+    assert came.most_desktops() <= groups * 4
+    assert came.run.verify() == []
+    assert wait_until(lambda: not find_marked(marked(here)), "nothing of it runs")
+    assert json.loads(here.run("deskroll", "desktops", "ls", "--json").stdout) == []
+
+
+@pytest.fixture
+def served(here: Here, tmp_path: Path) -> Here:
+    """The same, with somebody who serves and somebody who trains."""
+    command = json.dumps(write_command(tmp_path, "```FAIL```", "```DONE```"))
+    here.defaults.write_text(TO_THE_END.format(weights=tmp_path / "weights", command=command))
+    here.checkout.env |= {"DESKROLL_TRAIN_CONFIG": str(here.defaults), "DESKROLL_TEST_OF": str(here.defaults)}
+    return here
+
+
+@pytest.mark.parametrize(
+    ("command", "groups", "evaluated"),
+    [
+        pytest.param(documents.TRAIN.replace(documents.OTHER_PARAMS, ""), 8, 10, id="as it is"),
+        pytest.param(documents.TRAIN_LARGE_EVALUATION, 5, 20, id="20 tasks, 5 at a time"),
+        pytest.param(documents.TRAIN_SMALL, 2, 10, id="2 groups of 4"),
+    ],
+)
+def test_a_command_to_its_end(served: Here, command: str, groups: int, evaluated: int) -> None:
+    came = served.checkout.shell(command)
+    assert "2 of 2 steps taken" in came.out
+    check_whole(served, came, groups, evaluated)
+
+
+def test_the_example_to_its_end(served: Here) -> None:
+    check_whole(served, served.checkout.python(documents.TRAIN_IN_CODE), 8, 10)
 
 
 IMPORTING = "from tinker_cookbook.recipes.cua_rl.core.train import CLIConfig, cli_main\n"

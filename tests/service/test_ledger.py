@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deskroll.service.ledger import BatchLedger
 from deskroll.store.local import LocalStorage
-from deskroll.tasks.source import BadBatch, BatchName, TaskBatch
+from deskroll.tasks.batches import BadBatch, BatchName, TaskBatch
 from deskroll.types import Task
 
 BATCH = TaskBatch(id="one", digest="d", tasks=(Task(id="a", instruction="?"),))

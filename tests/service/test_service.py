@@ -16,7 +16,9 @@ from aiohttp.test_utils import TestServer
 
 from deskroll.conduct.view import line, status_view
 from deskroll.errors import ConfigError, InputError
+from deskroll.events import BatchTaken, Event
 from deskroll.host.console import PlainConsole
+from deskroll.report.listing import line_of
 from deskroll.report.results import Results
 from deskroll.rollout.changes import ChangedSince
 from deskroll.rollout.service_status import ServiceStatus
@@ -27,6 +29,7 @@ from deskroll.store.journal import GroupClosed, Reopened, Sealed
 from tests.models.weights.files import one_file
 from tests.rollout.conftest import until
 from tests.service.conftest import Services
+from tests.service.serving import task
 
 SCRIPTED_VLLM = Path(__file__).parents[1] / "models" / "vllm" / "scripted_vllm.py"
 SLOW = "latency: 1000\nreplies:\n  - turns: [{text: '42'}]\n"
@@ -150,6 +153,90 @@ async def test_a_batch_that_cannot_go_on_is_given_up_and_stops_nothing(services:
             status = part(service)
             assert (status.done, status.running, [each.id for each in status.last_bad]) == (1, (), ["one.json"])
     assert sorted(services.outcomes()) == [(1, "b")]
+
+
+class Removing:
+    """An event sink: a folder is gone once the batch that names it was taken, and before that is begun."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, BatchTaken) and event.batch == "one.json":
+            shutil.rmtree(self._folder)
+
+
+async def test_a_batch_whose_file_goes_after_it_was_checked_is_given_up_in_the_same_start(services: Services) -> None:
+    docs = services.inbox / "docs"
+    docs.mkdir()
+    (docs / "a.txt").write_text("The answer is 42.")
+    services.drop("one.json", "a", env="rag", env_config={"corpus": "docs"})
+    async with Service.open(services.config(max_batches=2), Removing(docs)) as service:
+        work = asyncio.create_task(service.run())
+        await until(lambda: part(service).bad == 1, "it was given up")
+        (bad,) = part(service).last_bad
+        assert (bad.id, part(service).running) == ("one.json", ())
+        assert "docs" in bad.error
+        services.drop("good.json", "b")
+        await asyncio.wait_for(work, 90)
+        assert part(service).done == 1
+    assert sorted(services.outcomes()) == [(1, "b")]
+    assert service.counts == "1 batch done, 1 bad"
+
+
+async def test_the_query_of_an_address_is_kept_nowhere(services: Services) -> None:
+    async def none(_request: web.Request) -> web.Response:
+        return web.Response(status=204)
+
+    app = web.Application()
+    app.router.add_get("/batches", none)
+    async with TestServer(app) as server:
+        at = str(server.make_url("/batches"))
+        async with services.running(source={"at": f"{at}?who=s3cret-word"}) as service:
+            await until(lambda: part(service).next_poll is not None, "it waits")
+    kept = json.loads((services.folder / "results/service/run.json").read_text())
+    assert kept["config"]["source"]["at"] == at
+    for path in (services.folder / "results").rglob("*"):
+        assert not path.is_file() or b"s3cret-word" not in path.read_bytes(), path
+
+
+async def test_one_that_waits_for_a_batch_is_no_run_that_has_finished(services: Services) -> None:
+    services.drop("one.json", "a")
+    async with services.running() as service:
+        await until(lambda: part(service).done == 1, "it is through")
+        assert line_of(service.runtime.folder).state == "running"
+    assert line_of(service.runtime.folder).state == "finished"
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ({"at": "tasks.json"}, "there is no file {folder}/tasks.json; write it first, or name a folder"),
+        ({"at": "nowhere/tasks.json"}, "there is no folder {folder}/nowhere, in which tasks.json could be"),
+        ({"at": "odd.json"}, "{folder}/odd.json is a folder, and its name ends as a file's does"),
+        ({"at": "tasks.txt"}, "{folder}/tasks.txt is a file, and its name does not end in .json or .jsonl"),
+        ({"at": "suite.json", "root": "nowhere"}, "source.root: there is no folder {folder}/nowhere"),
+    ],
+)
+async def test_a_source_that_is_none_refuses_the_start(services: Services, source: dict[str, str], says: str) -> None:
+    folder = services.folder
+    (folder / "odd.json").mkdir()
+    for name in ("tasks.txt", "suite.json"):
+        (folder / name).write_text("{}")
+    given = {name: str(folder / value) for name, value in source.items()}
+    with pytest.raises(InputError, match=re.escape(says.format(folder=folder))):
+        await services.run(source=given)
+    assert not (folder / "results").exists()
+
+
+async def test_a_file_that_was_taken_and_is_gone_refuses_no_restart(services: Services) -> None:
+    path = services.folder / "tasks.json"
+    path.write_text(json.dumps([task("a")]))
+    await services.run(source={"at": str(path), "rest_ms": 0}, max_batches=1)
+    path.unlink()
+    async with services.running(source={"at": str(path), "rest_ms": 0}) as service:
+        await until(lambda: part(service).next_poll is not None, "it waits")
+        assert part(service).done == 1
 
 
 async def test_a_start_that_is_drained_finishes_what_earlier_ones_took(services: Services) -> None:

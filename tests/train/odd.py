@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from deskroll.config import Settings
-from deskroll.errors import MissingDependency
+from deskroll.errors import MissingDependency, Untrainable
 from deskroll.train.base import StepReport, TrainBatch, Trainer
 
 BIGGEST = "x" * 3_000_000
@@ -43,6 +43,8 @@ class Odd(Trainer):
                 return StepReport(loss=1 / int(batch.step - 1))
             case "environment":
                 raise ValueError(" ".join(f"{name}={value}" for name, value in sorted(os.environ.items())))
+            case "refuse":
+                raise Untrainable("the worst is token 3 of train/0/t/0#1")
             case "hang":
                 print("it hangs", flush=True)
                 while True:

@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from deskroll.errors import DeskrollError, ModelError
+from deskroll.errors import DeskrollError, ModelError, Untrainable
 from deskroll.models.scripted import Script
-from deskroll.models.vllm.pool import ModelServicePool
 from deskroll.rollout.config import Resources
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.spec import EpisodeSpec
@@ -17,10 +16,11 @@ from deskroll.train.base import StepReport, TrainBatch
 from deskroll.train.checkpoints import Checkpoints
 from deskroll.train.log import TrainLog
 from deskroll.train.loop import TrainLoop, TrainPlan
+from deskroll.train.servers import OwnPool
 from deskroll.train.staleness import Pace
 from deskroll.types import Task
 from tests.models.vllm.scripted_pool import ScriptedServers, scripted_pool
-from tests.models.weights.files import one_file
+from tests.models.weights.files import one_file, safetensors
 
 LUCK = Script.parse({"latency": [0.001, 0.03], "replies": [{"turns": [{"text": "42", "by_seed": ["42", "7"]}]}]})
 """Right or wrong, as the seed of the sample has it."""
@@ -29,11 +29,15 @@ LUCK = Script.parse({"latency": [0.001, 0.03], "replies": [{"turns": [{"text": "
 class Trainer:
     """Writes weights that say which version they are; fails when told so."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, adapters: bool = False) -> None:
+        self._adapters = adapters
         self.batches: list[TrainBatch] = []
         self.opened: list[str] = []
         self.fails = 0
         """So many of the next steps."""
+        self.refuses = False
+        """Whether it takes no batch, now or later."""
+        self.asked = 0
         self._step = 0
 
     async def open(self, checkpoint: Path, state: Path | None) -> None:
@@ -43,6 +47,9 @@ class Trainer:
 
     async def step(self, batch: TrainBatch) -> StepReport:
         assert batch.step == self._step + 1
+        self.asked += 1
+        if self.refuses:
+            raise Untrainable(f"the worst is token 3 of {batch.sequences[0].name}")
         if self.fails:
             self.fails -= 1
             raise DeskrollError("out of memory")
@@ -51,7 +58,10 @@ class Trainer:
         return StepReport(loss=0.5, tokens=sum(len(each.token_ids) for each in batch.sequences))
 
     async def save(self, folder: Path) -> None:
-        one_file(folder, fill=float(self._step))
+        if self._adapters:
+            (folder / "adapter_model.safetensors").write_bytes(safetensors({"a": (4,)}, fill=float(self._step)))
+        else:
+            one_file(folder, fill=float(self._step))
 
     async def save_state(self, folder: Path) -> None:
         (folder / "state").write_text(str(self._step))
@@ -61,18 +71,16 @@ def tasks(count: int, prefix: str = "t") -> list[Task]:
     return [Task(id=f"{prefix}{n}", instruction=f"What is 6*7? ({n})", answer="42") for n in range(count)]
 
 
-class Refusing:
+class Refusing(OwnPool):
     """Servers that do not take weights, so many times."""
 
-    def __init__(self, pool: ModelServicePool) -> None:
-        self.refuses = 0
-        self._pool = pool
+    refuses = 0
 
     async def reload(self, folder: Path) -> object:
         if self.refuses:
             self.refuses -= 1
             raise ModelError("no server takes it")
-        return await self._pool.reload(folder)
+        return await super().reload(folder)
 
 
 class Training:
@@ -84,9 +92,9 @@ class Training:
 
 @asynccontextmanager
 async def training(
-    folder: Path, *, script: Script = LUCK, pace: Pace | None = None, **plan: Any
+    folder: Path, *, script: Script = LUCK, pace: Pace | None = None, adapters: bool = False, **plan: Any
 ) -> AsyncIterator[Training]:
-    """All of it, ready to run; a folder that holds a run goes on."""
+    """All of it, ready to run; a folder that holds a run goes on. `adapters`: those are trained, not whole weights."""
     start = one_file(folder / "start")
     run = folder / "run"
     checkpoints, log = Checkpoints(run, save_every=10), TrainLog(run)
@@ -96,10 +104,14 @@ async def training(
         log.open()
         done = max((each.step for each in log.steps if checkpoints.is_whole(each.step)), default=0)
         log.forget_after(done)
-        servers, trainer = ScriptedServers(folder / f"s{runtime.store.epoch}", script=script), Trainer()
+        servers = ScriptedServers(folder / f"s{runtime.store.epoch}", script=script)
+        trainer = Trainer(adapters=adapters)
         (folder / f"s{runtime.store.epoch}").mkdir()
-        async with scripted_pool(servers, checkpoints.folder(done), told, replicas=2) as pool:
+        base = checkpoints.folder(0 if adapters else done)
+        async with scripted_pool(servers, base, told, replicas=2, enable_lora=adapters) as pool:
             await pool.ready()
+            if adapters and done:
+                await pool.reload(checkpoints.folder(done))
             model = {"name": "policy", "pool": pool.address, "exact": True, "temperature": 1.0, "seed": 3}
             spec = EpisodeSpec.model_validate({"env": "math", "model": model})
             cold = EpisodeSpec.model_validate({"env": "math", "model": {**model, "temperature": 0.0}})

@@ -9,13 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from deskroll.errors import DeskrollError, ModelError
+from deskroll.errors import DeskrollError, ModelError, Untrainable
+from deskroll.models.scripted import Script
 from deskroll.store import Run
 from deskroll.train.feed import NoSignal
 from deskroll.train.log import EvalRecord, StepRecord, TrainLog
 from deskroll.train.staleness import Pace, Staleness
+from deskroll.types import Task
 from tests.rollout.conftest import script, until
 from tests.train.parts import training
+
+CALCULATE = [{"name": "calculator", "arguments": {"expressions": ["6*7"]}}]
 
 
 def steps_of(folder: Path) -> list[StepRecord]:
@@ -53,6 +57,52 @@ async def test_baseline_and_evaluations_are_of_one_version_each(tmp_path: Path) 
     assert all((each.episodes, each.scored) == (3, 3) for each in evaluations)
     rounds = {(each.key.phase, each.key.round) for each in Run.open(tmp_path / "run").outcomes()}
     assert {each for each in rounds if each[0] != "train"} == {("baseline", 0), ("eval", 2), ("eval", 4), ("eval", 5)}
+
+
+SLOW = Script.parse(
+    {
+        "latency": [0.001, 0.01],
+        "replies": [
+            {
+                "when": "slowly",
+                "turns": [*[{"tools": CALCULATE, "latency": 0.25}] * 3, {"text": "42", "latency": 0.25}],
+            },
+            {"turns": [{"text": "42", "by_seed": ["42", "7"]}]},
+        ],
+    }
+)
+"""An evaluation of several turns, which lasts while many steps are taken."""
+
+
+@pytest.mark.parametrize("adapters", [True, False])
+async def test_an_evaluation_holds_up_whole_weights_alone(tmp_path: Path, adapters: bool) -> None:
+    slow = [Task(id=f"e{n}", instruction=f"slowly: 6*7? ({n})", answer="42") for n in range(3)]
+    pace, steps = Pace(groups_per_batch=1, most_behind=1), 12
+    async with training(
+        tmp_path, script=SLOW, adapters=adapters, eval_tasks=slow, eval_every=4, steps=steps, pace=pace, baseline=True
+    ) as run:
+        await run.loop.run()
+        records = run.loop.log.records
+    evaluations = [each for each in records if isinstance(each, EvalRecord)]
+    due = [("baseline", 0), *(("eval", step) for step in range(4, steps + 1, 4))]
+    assert [(each.phase, each.step, each.versions) for each in evaluations] == [
+        (phase, step, (str(step),)) for phase, step in due
+    ]
+    assert all((each.scored, each.successes) == (3, 3) for each in evaluations)
+    for each in Run.open(tmp_path / "run").outcomes():
+        if each.key.phase != "train":
+            assert (each.versions, each.steps) == ((str(each.key.round),), 4)
+    holds = {each.step: each.seconds["hold"] for each in records if isinstance(each, StepRecord)}
+    meanwhile = {
+        each.step: max((other.step for other in records[:at] if isinstance(other, StepRecord)), default=0) - each.step
+        for at, each in enumerate(records) if isinstance(each, EvalRecord)
+    }  # fmt: skip
+    if adapters:
+        assert max(holds.values()) < 0.25, "no turn of an evaluation was waited for"
+        assert min(meanwhile[0], meanwhile[4]) >= 1, "steps were taken while they ran"
+    else:
+        assert set(meanwhile.values()) == {0}
+        assert min(holds[1], holds[5], holds[9]) > 0.25
 
 
 @pytest.mark.parametrize(
@@ -99,6 +149,18 @@ async def test_three_failures_in_a_row_end_it_and_it_can_go_on(tmp_path: Path) -
         run.trainer.fails = 3
         with pytest.raises(DeskrollError, match="out of memory"):
             await run.loop.run()
+    async with training(tmp_path) as run:
+        await run.loop.run()
+    assert [each.step for each in steps_of(tmp_path)] == [1, 2, 3]
+
+
+async def test_a_batch_that_no_try_would_mend_ends_it_at_once(tmp_path: Path) -> None:
+    async with training(tmp_path) as run:
+        run.trainer.refuses = True
+        with pytest.raises(Untrainable, match=r"the worst is token 3 of train/0/t\d/"):
+            await run.loop.run()
+    assert (run.trainer.asked, run.trainer.opened) == (1, ["step_0"])
+    assert not any("is taken again" in each for each in run.told)
     async with training(tmp_path) as run:
         await run.loop.run()
     assert [each.step for each in steps_of(tmp_path)] == [1, 2, 3]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deskroll.errors import ConfigError, InputError, MissingDependency, TrainerError
+from deskroll.errors import ConfigError, InputError, MissingDependency, TrainerError, Untrainable
 from deskroll.host.owner import process_start
 from deskroll.models.weights.checkpoint import CheckpointKind, check_same_tensors, read_checkpoint
 from deskroll.models.weights.digest import tensors_digest
@@ -126,6 +126,13 @@ async def test_what_its_code_raises_is_told_with_where(tmp_path: Path) -> None:
     assert len(str(said.value)) < 100_000
 
 
+async def test_that_trying_again_is_of_no_use_is_told_from_there(tmp_path: Path) -> None:
+    async with make_trainer(tmp_path, ODD, does="refuse") as trainer:
+        await trainer.open(tmp_path, None)
+        with pytest.raises(Untrainable, match="cannot take step 1: the worst is token 3 of train/0/t/0#1"):
+            await trainer.step(make_batch(1))
+
+
 async def test_it_is_given_no_keys(tmp_path: Path) -> None:
     secrets = {"OPENAI_API_KEY": "s3cret1", "DESKROLL_TOKEN": "s3cret2", "AWS_SECRET_ACCESS_KEY": "s3cret3"}
     trainer = TrainerProcess(
@@ -218,7 +225,7 @@ async def test_a_batch_that_is_none_is_refused_with_the_sequence(
 ) -> None:
     async with make_trainer(tmp_path) as trainer:
         await trainer.open(make_model(tmp_path / "m"), None)
-        with pytest.raises(TrainerError, match=f"step 1, bad: .*{said}"):
+        with pytest.raises(Untrainable, match=f"step 1, bad: .*{said}"):
             await trainer.step(TrainBatch(step=1, sequences=(sequence(), sequence(name="bad", **fields))))
 
 

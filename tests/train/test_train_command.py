@@ -15,28 +15,13 @@ import pytest
 from deskroll.store import Run
 from deskroll.train.log import TrainLog
 from tests.commands import clean_environment
+from tests.models.vllm.scripted_vllm import write_command
 from tests.models.weights.files import one_file
 from tests.waiting import wait_until
 
-SERVER = """
-import asyncio, signal, sys
-from pathlib import Path
-from deskroll.models.scripted import Script, ScriptedServer, VllmSettings
-
-async def serve(folder, flags):
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    script = Script.parse({"latency": [0.01, 0.05], "replies": [{"turns": [{"text": "42", "by_seed": ["42", "7"]}]}]})
-    settings = VllmSettings(name=flags["served-model-name"], weights=Path(folder))
-    async with ScriptedServer(script, listen=f"unix:{flags['uds']}", vllm=settings):
-        await stop.wait()
-
-words = [word.removeprefix("--").partition("=") for word in sys.argv[3:]]
-asyncio.run(serve(sys.argv[2], {name: value for name, _, value in words}))
-"""
 CONFIG = """
 model_name: policy
-models: {{ckpt_path: policy, gpus: none, vllm_command: ["{python}", server.py]}}
+models: {{ckpt_path: policy, gpus: none, vllm_command: {command}}}
 lora_rank: 0
 env: math
 tasks: {{source_type: file, file_path: t.jsonl}}
@@ -57,8 +42,8 @@ def place(tmp_path: Path) -> Path:
         lines = [{"id": f"{name}{n}", "question": f"6*7? ({name}{n})", "answer": "42"} for n in range(count)]
         (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     one_file(tmp_path / "policy")
-    (tmp_path / "server.py").write_text(SERVER)
-    (tmp_path / "train.yaml").write_text(CONFIG.format(python=sys.executable))
+    command = json.dumps(write_command(tmp_path, "42", "7"))
+    (tmp_path / "train.yaml").write_text(CONFIG.format(command=command))
     return tmp_path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 
 import click
@@ -10,6 +11,7 @@ import click
 from deskroll.cli.numbers import WholeRange
 from deskroll.cli.options import errors_as_json, print_json
 from deskroll.conduct.terminals import is_unread
+from deskroll.errors import InputError
 
 
 @click.command(epilog="\b\nExamples:\n  deskroll status\n  deskroll status results/20260131-120000 --json")
@@ -26,10 +28,13 @@ def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | N
     """
     from deskroll.conduct.view import status_view  # noqa: PLC0415
     from deskroll.report.terminal import console as stdout  # noqa: PLC0415
-    from deskroll.rollout.asking import ask, change_limits, find_live, stop_run  # noqa: PLC0415
+    from deskroll.rollout.asking import NotLive, ask, change_limits, find_live, stop_run  # noqa: PLC0415
 
     async def work() -> None:
-        socket = await find_live(run)
+        try:
+            socket = await find_live(run)
+        except NotLive as error:
+            raise _stopped_service(error.root) or error from None
         found = None
         if num_rollouts is not None:
             found = await change_limits(socket, num_rollouts)
@@ -49,3 +54,20 @@ def status(*, run: str | None, as_json: bool, watch: bool, num_rollouts: int | N
 
     with errors_as_json(as_json):
         asyncio.run(work())
+
+
+def _stopped_service(root: str) -> InputError | None:
+    """What to say of a service that nobody runs; None: it is none."""
+    from deskroll.conduct.program import program  # noqa: PLC0415
+    from deskroll.service.ledger import BatchLedger  # noqa: PLC0415
+    from deskroll.store.local import LocalStorage  # noqa: PLC0415
+    from deskroll.store.storage import Storage  # noqa: PLC0415
+
+    storage = Storage.at(root)
+    ledger = BatchLedger.read(storage) if isinstance(storage, LocalStorage) else None
+    if ledger is None:
+        return None
+    return InputError(
+        f"the service in {root} is stopped: {ledger.counts}; start it again with  {program()} serve CONFIG  (its "
+        f"settings), or see  {program()} report {shlex.quote(root)}"
+    )

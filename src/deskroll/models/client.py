@@ -63,7 +63,7 @@ class ModelClient(ModelPlugin):
         self._stack = AsyncExitStack()
         self._line: Line
         if settings.pool:
-            self._line, self._shown = RoutedLine(settings.pool, self._speak), settings.pool
+            self._line, self._shown = RoutedLine(settings.pool, settings.served_as, self._speak), settings.pool
             self._priced = settings.price or price_of(settings.name, prices, None)
         else:
             exchange = self._speak(settings.resolved(env, self.dialect.vendor), settings.name)

@@ -135,7 +135,7 @@ class _Ticket:
         begun = running_time()
         timer = asyncio.get_running_loop().call_later(_SOON_S, self._pause)
         try:
-            return await self._router.ask(self._session)
+            return await self._router.ask(self._session, self._line.served_as)
         finally:
             timer.cancel()
             if self._pausing is None:
@@ -154,11 +154,13 @@ class RoutedLine:
 
     patient = True
 
-    def __init__(self, pool: str, speak: Callable[[Address, str, Exchange | None], Exchange]) -> None:
-        """`speak` makes the exchange with an address about a model; where one with that address is there, over it."""
+    def __init__(self, pool: str, served_as: str, speak: Callable[[Address, str, Exchange | None], Exchange]) -> None:
+        """`served_as`: see `ModelSettings`; `speak` makes the exchange with an address about a model; where one with
+        that address is there, over it."""
         self._listen = Listen.parse(pool)
         token = "" if self._listen.is_unix else os.environ.get(TOKEN_VARIABLE, "")
         self._router = RouterClient(self._listen, token)
+        self.served_as = served_as
         self._speak = speak
         self._servers: dict[tuple[str, str], dict[str, Exchange]] = {}
         """By address and key, and by the model's name there."""

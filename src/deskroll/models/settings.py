@@ -106,6 +106,9 @@ class ModelSettings(Settings):
     """Several servers that answer for the model, instead of base_url; None: there is one."""
     pool: str = ""
     """A pool of servers that runs elsewhere, instead of base_url: unix:PATH, or HOST:PORT with $DESKROLL_TOKEN."""
+    served_as: str = ""
+    """In a pool of adapters: the name of the one version that is to answer (NAME@12, or NAME for what adapters are on),
+    while that is loaded; empty: the newest does."""
     server_wait: float = Field(default=900, gt=0, allow_inf_nan=False)
     """With several servers, or a pool: how long a request waits while none can be asked, in seconds."""
     affinity_margin: int = Field(default=AFFINITY_MARGIN, ge=0)
@@ -169,6 +172,8 @@ class ModelSettings(Settings):
             raise ValueError(f"{' and '.join(given)}: only one of them says where the model is")
         if self.pool:
             _parse_pool(self.pool)
+        elif self.served_as:
+            raise ValueError(f"served_as is {self.served_as!r}, and only a pool serves several versions: set pool")
         if self.endpoints is not None:
             _check_endpoints(self.endpoints)
         return self

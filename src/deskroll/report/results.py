@@ -146,10 +146,10 @@ def _starts(run: Run, changes: list[DesktopChanged], attempts: list[Episode]) ->
 
 
 def _state(run: Run) -> str:
+    if run.holder() is not None and not (run.index.finished and run.info.has_tasks):  # else more may come
+        return "running"
     if run.index.finished:
         return "finished"
-    if run.holder() is not None:
-        return "running"
     closed = run.index.closed
     if closed is None:
         return "broken off" if run.storage.local else "not closed"

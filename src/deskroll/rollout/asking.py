@@ -18,13 +18,21 @@ from deskroll.types import Record
 _ASK_S = 8.0
 
 
+class NotLive(InputError):
+    """Nobody runs what is in a folder at this moment."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(f"run {root} is not live: see  deskroll report {root}")
+        self.root = root
+
+
 async def find_live(run: str | None) -> Path:
     """The socket of a live run: that of the folder, or the only one."""
     if run is not None:
         root = find_run(run)
         holder = Run.open(root).holder()
         if holder is None or not holder.socket:
-            raise InputError(f"run {root} is not live: see  deskroll report {root}")
+            raise NotLive(root)
         return Path(holder.socket)
     live, silent = [], []
     for path in sorted(sockets_folder().glob("*.sock")):

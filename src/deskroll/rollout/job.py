@@ -26,7 +26,9 @@ class Batch(Record, frozen=True):
 
 
 Source = Sequence[Task] | AsyncIterable[Batch]
-"""Where tasks come from: a list, or batches as they come (a polled folder, what a trainer feeds)."""
+"""Where tasks come from: a list, or batches as they come (a polled folder, what a trainer feeds).
+
+What is wrong with the tasks of a batch (`InputError`) is raised in a generator where it yielded that batch."""
 
 
 def read_tasks(given: Sequence[object]) -> list[Task]:

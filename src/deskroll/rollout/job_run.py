@@ -84,6 +84,8 @@ class JobRun:
         self._stopped_by_others = False
         """Whether it is stopped by somebody else's wish alone."""
         self._source_ended = False
+        self._wrong: InputError | None = None
+        """Why the last batch cannot be run; raised in the source, which may go on without it."""
         self._error: BaseException | None = None
         self._task: asyncio.Task[None] | None = None
         self._iterated = False
@@ -255,12 +257,15 @@ class JobRun:
         """What the source gives, until it ends or the job is stopped; a list is planned in any case."""
         if isinstance(self.job.source, Sequence):
             yield Batch(tasks=tuple(self.job.source), round=self.job.round, whole=True)
+            if self._wrong is not None:
+                raise self._wrong
             self._source_ended = True
             return
         source, stopping = aiter(self.job.source), asyncio.ensure_future(self._state.stopped.wait())
         try:
             while True:
-                following = asyncio.ensure_future(_next(source))
+                wrong, self._wrong = self._wrong, None
+                following = asyncio.ensure_future(_next(source, wrong))
                 try:
                     await asyncio.wait((following, stopping), return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -286,7 +291,11 @@ class JobRun:
         left = left_to_do(engine.store.index, name, batch.round, batch.tasks, samples)
         if left and not self._defined and not self.stopping:  # one that is stopped is planned, and no more
             await self._define()  # before anything is prepared or written: without models, nothing of it is begun
-        spec = await self._prepare(self.job, batch)
+        try:
+            spec = await self._prepare(self.job, batch)
+        except InputError as wrong:
+            self._wrong = wrong
+            return []
         groups = make_plan(engine.store, name, batch.round, batch.tasks, samples, whole=batch.whole, spec=spec)
         self._round = batch.round
         before = [outcome for group in groups for outcome in self._outcomes_before(group, batch.round)]
@@ -379,5 +388,14 @@ class JobRun:
         return members(self.job.name, round_, group.task.id, self.job.group_size)
 
 
-async def _next(source: AsyncIterator[Batch]) -> Batch | None:
-    return await anext(source, None)
+async def _next(source: AsyncIterator[Batch], wrong: InputError | None) -> Batch | None:
+    """What comes next; `wrong`: why the last one cannot be run, which is raised where a generator yielded it."""
+    if wrong is None:
+        return await anext(source, None)
+    if not isinstance(source, AsyncGenerator):
+        raise wrong
+    try:
+        found: Batch = await source.athrow(wrong)
+    except StopAsyncIteration:
+        return None
+    return found

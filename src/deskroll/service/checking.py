@@ -13,7 +13,7 @@ from deskroll.rollout.preparing import prepare_envs
 from deskroll.service.config import PHASE, ServiceConfig
 from deskroll.store import Index
 from deskroll.store.journal import GroupClosed
-from deskroll.tasks.source import TaskBatch
+from deskroll.tasks.batches import TaskBatch
 from deskroll.types import EpisodeKey, GroupEnd, Task
 
 

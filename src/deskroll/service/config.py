@@ -14,7 +14,7 @@ from deskroll.host.listen import Listen
 from deskroll.models.vllm.config import ModelPoolConfig
 from deskroll.rollout.config import RunConfig
 from deskroll.rollout.loading import check_run
-from deskroll.tasks.source import SourceSettings
+from deskroll.tasks.batches import SourceSettings
 
 PHASE = "service"
 """The phase of a service's episodes."""

@@ -19,10 +19,11 @@ import msgspec
 
 from deskroll.errors import StoreError, plain
 from deskroll.host.finishing import finish
+from deskroll.report.words import counted
 from deskroll.store import journal, paths
 from deskroll.store.appended import AppendedFile
 from deskroll.store.local import LocalStorage
-from deskroll.tasks.source import BadBatch, BatchName, TaskBatch, as_text
+from deskroll.tasks.batches import BadBatch, BatchName, TaskBatch, as_text
 from deskroll.types import Record, Task
 
 _MOST_BAD = 20
@@ -95,14 +96,31 @@ class BatchLedger:
         when it was mended."""
 
     def __enter__(self) -> Self:
-        name = self._storage.shown(paths.BATCHES)
-        data = self._file.open(f"{name} is in use: another process serves this run")
-        for line in journal.decode_lines(data, _decoder, name):
-            self._fold(line)
+        shown = self._storage.shown(paths.BATCHES)
+        self._read(self._file.open(f"{shown} is in use: another process serves this run"))
         return self
+
+    @classmethod
+    def read(cls, storage: LocalStorage) -> Self | None:
+        """What it says, to be looked at and not written to; None where no service was in that folder."""
+        if not storage.exists(paths.BATCHES):
+            return None
+        ledger = cls(storage)
+        ledger._read(storage.read(paths.BATCHES))
+        return ledger
+
+    def _read(self, data: bytes) -> None:
+        for line in journal.decode_lines(data, _decoder, self._storage.shown(paths.BATCHES)):
+            self._fold(line)
 
     def __exit__(self, *exc: object) -> None:
         self._file.close()
+
+    @property
+    def counts(self) -> str:
+        """How many batches are done, bad and left, in words."""
+        left = f", {len(self.unfinished)} for a restart to go on with" if self.unfinished else ""
+        return f"{counted(self.finished, 'batch', 'batches')} done, {self.bad_count} bad{left}"
 
     @property
     def taken(self) -> int:

@@ -7,8 +7,8 @@ It is one job on a runtime, whose rounds are the batches: while the last groups 
 is polled and planned, so that nothing stands idle. Guarantees: a batch is run once, whatever is killed, and what a
 start leaves unfinished the next one finishes first; a bad batch is named and set aside, and stops nothing; neither does
 a source that cannot be polled, nor weights that cannot be had, nor a model that answered at the start and does not now.
-One that was taken and cannot go on any more (a file of its tasks is gone) is given up by the next start, and named as
-bad; one that was begun with other settings refuses the start.
+One that was taken and cannot go on any more (a file of its tasks is gone) is given up, and named as bad; one that was
+begun with other settings refuses the start.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 from aiohttp import web
 
-from deskroll.errors import DeskrollError, plain
+from deskroll.errors import DeskrollError, InputError, plain
 from deskroll.events import BatchEnded, BatchRefused, BatchTaken, EventSink
 from deskroll.host.backoff import Backoff
 from deskroll.models.vllm.pool import ModelServicePool
 from deskroll.report.words import counted
+from deskroll.rollout.changes import ChangedSince
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.runtime import Runtime
@@ -35,7 +36,7 @@ from deskroll.service.config import PHASE, ServiceConfig
 from deskroll.service.ledger import BatchLedger, Taken
 from deskroll.service.parts import ServiceParts, open_parts
 from deskroll.service.routes import GroupRoutes
-from deskroll.tasks.source import BadBatch, SourceError, TaskBatch, TaskLoader, as_text, bad_batch
+from deskroll.tasks.batches import BadBatch, SourceError, TaskBatch, TaskLoader, as_text, bad_batch
 from deskroll.types import Episode, Task
 
 _log = logging.getLogger(__name__)
@@ -107,6 +108,11 @@ class Service:
             return f"stopping, before anything was begun; a restart goes on with {left}"
         return f"no new batch is taken; {left} will finish; Ctrl-C again stops now, and a restart does the rest"
 
+    @property
+    def counts(self) -> str:
+        """How many batches it has had, over all of its starts, in words."""
+        return self._ledger.counts
+
     def routes(self) -> Sequence[web.RouteDef]:
         """Those of consumers."""
         return self._groups.routes()
@@ -146,9 +152,24 @@ class Service:
             else:
                 if not force:
                     refuse_other_size(self.runtime.store.index, taken.round, taken.id, self.config.group_size)
-                yield await self._begin(taken, tasks, again=True)
+                async with self._given_up_where_wrong(taken, tasks):
+                    yield await self._begin(taken, tasks, again=True)
         while (batch := await self._next_batch()) is not None:
-            yield await self._begin(await self._ledger.take(batch), batch.tasks)
+            taken = await self._ledger.take(batch)
+            async with self._given_up_where_wrong(taken, batch.tasks):
+                yield await self._begin(taken, batch.tasks)
+
+    @asynccontextmanager
+    async def _given_up_where_wrong(self, taken: Taken, tasks: tuple[Task, ...]) -> AsyncIterator[None]:
+        """Around a batch that is handed to the job, which raises here what it finds wrong with it."""
+        try:
+            yield
+        except ChangedSince:
+            raise
+        except InputError as wrong:
+            fault = await self._fault(TaskBatch(id=taken.id, digest=taken.digest, tasks=tasks)) or str(wrong)
+            del self._left[taken.round]
+            self._tell_bad(taken.id, fault, await self._ledger.give_up(taken, fault))
 
     async def _begin(self, taken: Taken, tasks: tuple[Task, ...], *, again: bool = False) -> Batch:
         self._left[taken.round] = {task.id for task in tasks}

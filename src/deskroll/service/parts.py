@@ -11,14 +11,15 @@ from pathlib import Path
 from deskroll.errors import InputError, StoreError
 from deskroll.models.settings import ModelSettings
 from deskroll.models.vllm.pool import ModelServicePool
-from deskroll.rollout.folder import new_root, open_store
+from deskroll.rollout.folder import holds_runtime, new_root, open_store
 from deskroll.rollout.models import Models
 from deskroll.rollout.run_budget import RunBudget
 from deskroll.service.config import OF_ONE_LIST, ServiceConfig
 from deskroll.service.ledger import BatchLedger
 from deskroll.store import RunStore, paths
 from deskroll.store.local import LocalStorage
-from deskroll.tasks.source import Source, SourceSettings, TaskLoader, open_source
+from deskroll.tasks.batches import Source, SourceSettings, TaskLoader, open_source
+from deskroll.tasks.batches_file import FileSource
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,16 @@ class ServiceParts:
 async def open_parts(config: ServiceConfig) -> AsyncIterator[ServiceParts]:
     """Open all of it, for the length of the block; a source or a model that cannot be asked leaves nothing behind."""
     async with AsyncExitStack() as stack:
-        open_source(config.source, Path())  # before anything is written
+        first = open_source(config.source, Path())  # before anything is written
+        if isinstance(first, FileSource) and not holds_runtime(new_root(config)):
+            first.check_there()
         models = Models()
         if config.models is None:
             await stack.enter_async_context(models)
             await models.answering(config)
         try:
             settings = config.model_dump(mode="json", exclude={*OF_ONE_LIST})
+            settings["source"]["at"] = config.source.shown  # whatever its query holds may be a secret
             store = await stack.enter_async_context(open_store(new_root(config), settings))
         except StoreError as error:  # a service that cannot begin is bad input
             raise InputError(str(error)) from error

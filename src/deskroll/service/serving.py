@@ -69,10 +69,8 @@ async def serve(config: ServiceConfig, *, force: bool = False, put: Callable[[by
                 await interrupts.guarded(service, service.run(force=force))
             except ChangedSince as error:
                 raise InputError(f"{error}\n{_FORCE}") from error
-        status = service.status()
-    counts = f"{counted(status.done, 'batch', 'batches')} done, {status.bad} bad"
-    left = f", {len(status.running)} for a restart to go on with" if status.running else ""
-    _say(console, f"{counts}{left}")
+        counts = service.counts
+    _say(console, counts)
     return 130 if interrupts.count > 1 else 0
 
 

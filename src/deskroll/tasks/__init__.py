@@ -3,7 +3,8 @@
 load.py      every form that tasks are kept in; reading.py: JSON, with the place of what is wrong
 osworld.py   OSWorld's suites and folders; suites.py: suites that are part of a package
 select.py    which of them: domain, id, app
-source.py    batches of them, as they come; source_folder.py, source_file.py, source_http.py; aside.py: bad ones
+batches.py   those of a service, as they come; batches_folder.py, batches_file.py, batches_http.py; aside.py: bad ones
+sources.py   those of a training run: which, and from where
 needs.py     what a task needs, from what it says; apps.py: the programs; verdict.py: whether a place has it all
 """
 

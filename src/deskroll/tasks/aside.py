@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from deskroll.tasks.source import BadBatch, SourceError
+from deskroll.tasks.batches import BadBatch, SourceError
 
 _ODD = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST = 80

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
-from deskroll.errors import TrainerError
+from deskroll.errors import Untrainable
 from deskroll.plugins import Plugin
 from deskroll.types import Record
 
@@ -109,7 +109,11 @@ class Trainer(Plugin):
 
     @abstractmethod
     def step(self, batch: TrainBatch) -> StepReport:
-        """Take one step; a batch without signal changes no weight. What it is given has passed `check_batch`."""
+        """Take one step; a batch without signal changes no weight. What it is given has passed `check_batch`.
+
+        Raises `Untrainable` where it would take that batch at no other time, either: the run stops then. After any
+        other error the step is tried again.
+        """
 
     @abstractmethod
     def save(self, folder: Path) -> None:
@@ -124,10 +128,10 @@ class Trainer(Plugin):
 
 
 def check_batch(batch: TrainBatch) -> None:
-    """Raise `TrainerError` where a batch is none: numbers that cannot be, lists of different lengths."""
+    """Raise `Untrainable` where a batch is none: numbers that cannot be, lists of different lengths."""
     for each in batch.sequences:
         if wrong := _wrong(each):
-            raise TrainerError(f"step {batch.step}, {each.name}: {wrong}")
+            raise Untrainable(f"step {batch.step}, {each.name}: {wrong}")
 
 
 def _wrong(sequence: TrainSequence) -> str:

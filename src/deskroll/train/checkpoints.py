@@ -5,7 +5,7 @@
     <run>/trainer/step_12         what the trainer goes on from
 
 Guarantees: a folder is there under its name only when all of it is; of the old ones, every `save_every`th and the last
-two stay.
+two stay, and what is served.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Checkpoints:
         await _write(self.folder(step), weights, marker=True)
         return self.folder(step)
 
-    def prune(self, step: int, served: int) -> None:
-        """Remove what is not needed any more once this step is the last, and that version is served."""
-        kept = {0, step, step - 1, served}
+    def prune(self, step: int, *served: int) -> None:
+        """Remove what is not needed any more once this step is the last, and these versions are served."""
+        kept = {0, step, step - 1, *served}
         for parent in (self.weights, self._states):
             for folder in parent.glob("step_*"):
                 number = int(folder.name.removeprefix("step_"))

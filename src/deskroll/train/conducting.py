@@ -39,7 +39,7 @@ from deskroll.train.log import EvalRecord, StepRecord, TrainLog
 from deskroll.train.loop import Servers, TrainLoop, TrainPlan
 from deskroll.train.preparing import Prepared
 from deskroll.train.process import TrainerProcess
-from deskroll.train.servers import PoolElsewhere, Unrefreshed
+from deskroll.train.servers import OwnPool, PoolElsewhere, Unrefreshed
 from deskroll.train.staleness import Pace
 
 _log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ async def _serving(
     model, config = prepared.run.model, prepared.config
     if prepared.models is None:
         if model.pool:
-            elsewhere = PoolElsewhere(model.pool)
+            elsewhere = PoolElsewhere(model.pool, adapters=config.trains and config.lora_rank > 0)
             if done:
                 await elsewhere.reload(checkpoints.folder(done))
             return elsewhere, ""
@@ -148,7 +148,7 @@ async def _serving(
     await pool.ready()
     if adapters and done:
         await pool.reload(checkpoints.folder(done))
-    return pool, pool.address
+    return OwnPool(pool), pool.address
 
 
 def _plan(prepared: Prepared, address: str) -> TrainPlan:

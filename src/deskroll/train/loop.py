@@ -2,11 +2,13 @@
 
 Groups are generated as the pace allows (`staleness.py`) while the trainer works; a step is taken on the next batch of
 groups with a signal, its weights are saved, noted in `train.jsonl`, and brought to the servers. An evaluation is of one
-version: while it runs, no step is taken, and what capacity it leaves generates.
+version: adapters are pinned for it by their name, and nothing waits; with whole weights, which servers change in place,
+no step is taken while it runs, and what capacity it leaves generates.
 
 Guarantees: a group is trained on at most once; a step that is in the log has its weights and its trainer's state on the
 disk, and a resume goes on after the last of them; a trainer or a refresh that fails leaves the last good weights
-serving, and the third failure in a row ends the run, resumable.
+serving, and the third failure in a row ends the run, resumable. A batch that the trainer refuses for what is in it ends
+it at once.
 """
 
 from __future__ import annotations
@@ -14,11 +16,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from deskroll.errors import DeskrollError, ModelError, first_error
+from deskroll.errors import DeskrollError, ModelError, Untrainable, first_error
 from deskroll.report.intervals import percentile
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Job
@@ -84,6 +87,13 @@ class TrainerHandle(Protocol):
 class Servers(Protocol):
     """Whoever serves the model."""
 
+    @property
+    def keeps_versions(self) -> bool:
+        """Whether a version can be pinned, and goes on being served beside newer ones."""
+
+    def pinned(self, version: int) -> AbstractAsyncContextManager[str]:
+        """Have a version served for the length of the block; the name to ask for it by, empty where none can be."""
+
     async def reload(self, folder: Path) -> object:
         """Serve the weights in a folder; `ModelError` where no server takes them."""
 
@@ -104,9 +114,14 @@ class TrainLoop:
         self._tell = tell
         self._failures = 0
         self._evaluation: asyncio.Task[None] | None = None
+        """The last one that was begun."""
+        self._pins: list[int] = []
+        """Versions that evaluations are of, where they are pinned."""
         done = log.steps[-1].step if log.steps else 0
         self.feed = _feed(plan, runtime, log, done)
         self._refresh_s = 0.0
+        self._pinned = asyncio.Event()
+        """Set once the version of the last evaluation is pinned, where it can be."""
 
     @property
     def step(self) -> int:
@@ -143,7 +158,6 @@ class TrainLoop:
                     if self.step >= plan.steps:
                         job.stop(now=True)  # nobody would use what it still generates
                 await collecting
-            await self._wait_for_evaluation()
 
     async def _collect(self, job: object) -> None:
         try:
@@ -158,7 +172,7 @@ class TrainLoop:
             if (taken := await self.feed.take()) is None:
                 return
             ready = time.monotonic()
-            await self._wait_for_evaluation()
+            await self._hold()
             seconds = {
                 "refresh": self._refresh_s, "generate": ready - begun, "hold": time.monotonic() - ready,
             }  # fmt: skip
@@ -198,7 +212,7 @@ class TrainLoop:
                 await self._checkpoints.save(batch.step, self._trainer.save, self._trainer.save_state)
             except DeskrollError as error:
                 failures += 1
-                if failures == _FAILURES:
+                if failures == _FAILURES or isinstance(error, Untrainable):
                     raise
                 self._tell(f"step {batch.step} failed, and is taken again: {error}")
             else:
@@ -219,7 +233,7 @@ class TrainLoop:
             self._failures = 0
             self.feed.version = step
         self._refresh_s = time.monotonic() - begun
-        self._checkpoints.prune(step, self.feed.version)
+        self._checkpoints.prune(step, self.feed.version, *self._pins)
 
     # --- evaluations ---
 
@@ -231,10 +245,27 @@ class TrainLoop:
         else:
             due = plan.eval_every > 0 and (step % plan.eval_every == 0 or step >= plan.steps)
         if due and (phase, step) not in self.log.evaluated and plan.eval_tasks and plan.eval_spec is not None:
-            self._evaluation = work.create_task(self._evaluate(phase, plan.eval_spec))
+            self._pinned = asyncio.Event()
+            evaluation = self._evaluate(phase, plan.eval_spec, self._pinned, self._evaluation)
+            self._evaluation = work.create_task(evaluation)
 
-    async def _evaluate(self, phase: str, spec: EpisodeSpec) -> None:
-        plan, step, begun = self._plan, self.step, time.monotonic()
+    async def _evaluate(
+        self, phase: str, spec: EpisodeSpec, pinned: asyncio.Event, before: asyncio.Task[None] | None
+    ) -> None:
+        """`before`: the evaluation that ends first: one job of a name runs at a time."""
+        step, version = self.step, self.feed.version
+        async with self._servers.pinned(version) as name:
+            self._pins.append(version)
+            pinned.set()
+            if before is not None:
+                await before
+            await self._evaluate_pinned(phase, step, spec, name)
+        self._pins.remove(version)
+
+    async def _evaluate_pinned(self, phase: str, step: int, spec: EpisodeSpec, name: str) -> None:
+        plan, begun = self._plan, time.monotonic()
+        asking = spec.model.model_copy(update={"served_as": name})
+        spec = spec.model_copy(update={"model": asking})
         job = Job(phase, plan.eval_tasks, spec, plan.eval_samples, round=step, priority=1, folder=plan.eval_folder)
         episodes = [each async for group in self.runtime.run(job) for each in group.episodes]
         if len(episodes) < len(plan.eval_tasks) * plan.eval_samples:
@@ -244,10 +275,10 @@ class TrainLoop:
         mean = "nothing was scored" if record.mean_score is None else f"mean score {record.mean_score:.3f}"
         self._tell(f"{phase} after step {step}: {mean}, {record.successes} of {record.scored} scored succeed")
 
-    async def _wait_for_evaluation(self) -> None:
+    async def _hold(self) -> None:
+        """Wait until weights may change: for the end of an evaluation, or until its version is pinned."""
         if self._evaluation is not None:
-            await self._evaluation
-            self._evaluation = None
+            await (self._pinned.wait() if self._servers.keeps_versions else self._evaluation)
 
 
 def _feed(plan: TrainPlan, runtime: Runtime, log: TrainLog, done: int) -> Feed:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from deskroll.clocks import time_limit
-from deskroll.errors import ConfigError, DeskrollError, InputError, MissingDependency, TrainerError
+from deskroll.errors import ConfigError, DeskrollError, InputError, MissingDependency, TrainerError, Untrainable
 from deskroll.plugins import load_plugin
 from deskroll.train.base import StepReport, TrainBatch, Trainer, TrainerContext
 from deskroll.train.child_handle import ChildHandle
@@ -135,6 +135,7 @@ def error_of(failed: Failed, about: str) -> DeskrollError:
     """What a process said went wrong, as it was raised there; `about`: what it was asked for."""
     if failed.kind in _KINDS:
         return _KINDS[failed.kind](failed.message)
-    error = TrainerError(f"{about}: {failed.message}")
+    kind = Untrainable if failed.kind == Untrainable.__name__ else TrainerError
+    error = kind(f"{about}: {failed.message}")
     error.trace = failed.trace
     return error

@@ -22,9 +22,11 @@ def of(*names: str, limit: int | None = None, margin: int = 4) -> Roster:
     return roster
 
 
-def ask(roster: Roster, request: int, session: str = "", now: float = 0.0, holder: str = "w") -> Grant | None:
+def ask(
+    roster: Roster, request: int, session: str = "", now: float = 0.0, holder: str = "w", model: str = ""
+) -> Grant | None:
     """Ask, and what is granted for it at once."""
-    roster.ask(holder, request, session, now)
+    roster.ask(holder, request, session, now, model)
     return next((each for each in roster.grant(now) if each.request == request), None)
 
 
@@ -227,14 +229,48 @@ def test_requests_wait_for_servers_that_start_and_expire_only_while_there_is_no_
     roster = Roster()
     roster.add("a", 0.0, model="m", starting=True)
     assert ask(roster, 0, now=10.0) is None
-    assert roster.expire(909.9, WAIT) == [] and roster.next_look(10.0, WAIT) == 910.0
-    assert roster.expire(910.0, WAIT) == [("w", 0)]
+    assert roster.expire(909.9, WAIT) == {} and roster.next_look(10.0, WAIT) == 910.0
+    assert roster.expire(910.0, WAIT) == {("w", 0): ""}
     assert ask(roster, 1, now=911.0) is None
     roster.ready("a", 920.0)
     assert [each.request for each in roster.grant(920.0)] == [1]
     full = of("a", limit=1)
     assert ask(full, 0) is not None and ask(full, 1) is None
-    assert full.expire(10_000.0, WAIT) == []  # somebody is being answered: that is a line, not a loss
+    assert full.expire(10_000.0, WAIT) == {}  # somebody is being answered: that is a line, not a loss
+
+
+def named(grant: Grant | None) -> tuple[str, str]:
+    assert grant is not None
+    return grant.ticket.model, grant.ticket.version
+
+
+def test_a_model_is_asked_for_by_name_beside_the_newest() -> None:
+    roster = of("a", "b", limit=1)
+    roster.serve("a", "13", "m@13")
+    roster.serve("b", "13", "m@13")
+    roster.offer("a", {"m": "0", "m@12": "12", "m@13": "13"})
+    assert named(ask(roster, 0, model="m@12")) == ("m@12", "12")
+    assert ask(roster, 1, model="m@12") is None, "only one endpoint has it, and that is full"
+    assert (place(second := ask(roster, 2)), named(second)) == ("b", ("m@13", "13")), "others pass it by"
+    assert roster.models_asked("a") == {"m@12"}
+    roster.give_back("w", 1, Outcome.ANSWERED, 1.0)
+    assert [named(each) for each in roster.grant(1.0)] == [("m@12", "12")]
+
+
+def test_what_is_nowhere_is_told_at_once_unless_it_is_pinned() -> None:
+    roster = of("a")
+    roster.offer("a", {"m": "0", "m@12": "12"})
+    assert (roster.find("12"), roster.find("0"), roster.find("13")) == ("m@12", "m", None)
+    roster.pins.add("trainer", 7, "m@12")
+    assert roster.models_asked("a") == {"m@12"}
+    roster.offer("a", {"m": "0"})
+    assert ask(roster, 0, model="m@11", now=10.0) is None and ask(roster, 1, model="m@12", now=10.0) is None
+    assert roster.next_look(9.0, WAIT) == 10.0
+    assert roster.expire(10.0, WAIT) == {("w", 0): "m@11"}
+    assert (roster.next_look(10.0, WAIT), roster.expire(11.0, WAIT)) == (910.0, {}), "it may come back"
+    roster.lose("trainer")
+    assert roster.models_asked("a") == set()
+    assert roster.expire(11.0, WAIT) == {("w", 1): "m@12"}
 
 
 def test_a_holder_that_is_gone_loses_its_tickets_and_its_place() -> None:

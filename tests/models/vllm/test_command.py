@@ -143,6 +143,6 @@ def test_newer_weights_borrow_what_was_not_written_beside_them(tmp_path: Path) -
 def test_flags_of_adapters(program: Path) -> None:
     env = {"PATH": str(program.parent)}
     words = server_command(config(enable_lora=True), PLACE, env).words
-    assert {"--enable-lora", "--max-loras=2", "--max-cpu-loras=4"} <= set(words)
+    assert {"--enable-lora", "--max-loras=3", "--max-cpu-loras=5"} <= set(words)
     words = server_command(config(enable_lora=True, vllm_params={"max_loras": 8}), PLACE, env).words
     assert [word for word in words if "loras" in word] == ["--max-loras=8"], "the other one may not be below it"

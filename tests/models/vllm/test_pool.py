@@ -8,15 +8,20 @@ from pathlib import Path
 import pytest
 
 from deskroll.errors import InputError, ModelError
+from deskroll.host.listen import Listen
 from deskroll.models.base import ModelCall
 from deskroll.models.messages import Message
+from deskroll.models.openai import OpenAIModel
+from deskroll.models.router.client import RouterClient
 from deskroll.models.router.roster import EndpointState
 from deskroll.models.scripted import Reloading, Trouble, Weights
+from deskroll.models.settings import ModelSettings
 from deskroll.models.vllm.control import ServerControl
 from deskroll.models.vllm.gpus import Gpu, read_gpus
 from deskroll.models.vllm.pool import ModelServicePool
 from deskroll.models.vllm.status import Reloaded
 from deskroll.models.weights.refusal import CheckpointRefused
+from deskroll.types import Completion
 from tests.models.vllm.askers import Askers, ask, fits
 from tests.models.vllm.scripted_pool import ScriptedReplica, ScriptedServers, scripted_pool
 from tests.models.weights.files import one_file, safetensors
@@ -152,7 +157,7 @@ async def test_a_change_of_weights_ends_with_the_pool_and_says_so(base: Path, se
         version(base, 1)
         moving = await _loading(pool, servers.started[0])
     async with asyncio.timeout(PATIENCE_S):
-        with pytest.raises(ModelError, match="the pool was ended before its servers had the new weights"):
+        with pytest.raises(ModelError, match="the pool was ended before that was done"):
             await moving
     assert (servers.open, told) == ([], [])
 
@@ -352,23 +357,53 @@ async def test_servers_come_and_go(base: Path, servers: ScriptedServers) -> None
         assert [each.state for each in (await pool.status()).replicas] == ["removed", "up"]
 
 
+def adapter(base: Path, number: int) -> Weights:
+    """One of a version, in a folder beside the base; what answers with it."""
+    folder = base.parent / "adapters" / str(number)
+    folder.mkdir(parents=True)
+    (folder / "adapter_model.safetensors").write_bytes(safetensors({"a": (4,)}, fill=number))
+    (folder / "READY").touch()
+    return Weights.read(base).mixed(Weights.read(folder))
+
+
+async def test_a_removal_goes_on_where_whoever_asked_for_it_is_cancelled(base: Path, short_path: Path) -> None:
+    servers = ScriptedServers(short_path, latency=1.0)
+    async with scripted_pool(servers, base, [], replicas=2) as pool:
+        await pool.ready()
+        asking = [asyncio.create_task(ask(pool)) for _ in range(2)]
+        first = servers.started[0].url
+
+        async def is_asked() -> bool:
+            return [view.in_flight for view in pool.endpoints()] == [1, 1]
+
+        await eventually(is_asked, "each is asked")
+        removing = asyncio.create_task(pool.remove_service(first))
+
+        async def drains() -> bool:
+            return EndpointState.DRAINING in [view.state for view in pool.endpoints()]
+
+        await eventually(drains, "it drains")
+        removing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await removing
+        assert all(await asyncio.gather(*asking))
+
+        async def is_gone() -> bool:
+            return [each.state for each in (await pool.status()).replicas] == ["removed", "up"]
+
+        await eventually(is_gone, "it went all the same")
+        assert [view.state for view in pool.endpoints()] == [EndpointState.UP]
+
+
 async def test_adapters_are_asked_for_by_name_and_old_ones_are_unloaded(base: Path, servers: ScriptedServers) -> None:
     source = base.parent / "adapters"
-
-    def adapter(number: int) -> Weights:
-        folder = source / str(number)
-        folder.mkdir(parents=True)
-        (folder / "adapter_model.safetensors").write_bytes(safetensors({"a": (4,)}, fill=number))
-        (folder / "READY").touch()
-        return Weights.read(base).mixed(Weights.read(folder))
-
     source.mkdir()
     weights = {"source": str(source), "poll": 3600}
     async with scripted_pool(servers, base, [], replicas=2, weights=weights, enable_lora=True) as pool:
         await pool.ready()
-        assert (await ask(pool)).version == ""
+        assert (await ask(pool)).version == "0", "of what adapters are on"
         for number in range(1, 5):
-            mixed = adapter(number)
+            mixed = adapter(base, number)
             assert (await pool.load_latest_model()).changed
             answer = await ask(pool)
             assert answer.version == str(number)
@@ -383,6 +418,52 @@ async def test_adapters_are_asked_for_by_name_and_old_ones_are_unloaded(base: Pa
             return [view.model for view in pool.endpoints() if view.state is EndpointState.UP] == ["policy@4"] * 2
 
         await eventually(is_back, "it is back with its adapter")
+
+
+async def test_a_pinned_version_answers_on_however_many_newer_ones_come(base: Path, servers: ScriptedServers) -> None:
+    mixed = {number: adapter(base, number) for number in range(1, 6)}
+    told: list[str] = []
+
+    async def asked_for(pool: ModelServicePool, name: str) -> Completion:
+        settings = ModelSettings(name="policy", pool=pool.address, served_as=name, exact=True)
+        async with OpenAIModel(settings) as model:
+            return await model.complete([Message.user("how are you?").sent])
+
+    async with scripted_pool(servers, base, told, replicas=2, enable_lora=True) as pool:
+        await pool.ready()
+        async with RouterClient(Listen.parse(pool.address)) as router, router.pinned("0") as plain:
+            assert plain == "policy"
+            await pool.reload(base.parent / "adapters/1")
+            async with router.pinned("1") as name:
+                assert name == "policy@1"
+                for number in (2, 3, 4):
+                    await pool.reload(base.parent / f"adapters/{number}")
+                await servers.started[0].kill()
+                await eventually(lambda: all_up(pool), "another one is there")
+                answers = [await asked_for(pool, name) for _ in range(4)]
+                assert {each.version for each in answers} == {"1"}
+                assert all(mixed[1].fits(each.token_ids or (), each.logprobs or ()) for each in answers)
+                assert ((await asked_for(pool, plain)).version, (await ask(pool)).version) == ("0", "4")
+            await pool.reload(base.parent / "adapters/5")
+            with pytest.raises(ModelError, match="no server has policy@1 any more"):
+                await asked_for(pool, name)
+            with pytest.raises(ModelError, match="no server can be asked for version 1 by name"):
+                async with router.pinned("1"):
+                    pass
+    assert servers.started[2].scripted.commands.count("/v1/load_lora_adapter") == 3, "what is pinned, too"
+
+
+async def test_whole_weights_cannot_be_pinned(base: Path, servers: ScriptedServers) -> None:
+    async with scripted_pool(servers, base, []) as pool:
+        await pool.ready()
+        async with RouterClient(Listen.parse(pool.address)) as router:
+            with pytest.raises(ModelError, match="only adapters"):
+                async with router.pinned("0"):
+                    pass
+
+
+async def all_up(pool: ModelServicePool) -> bool:
+    return [view.state for view in pool.endpoints()] == [EndpointState.UP] * 2
 
 
 def test_gpus_are_read() -> None:

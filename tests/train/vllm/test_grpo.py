@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deskroll.errors import TrainerError
+from deskroll.errors import TrainerError, Untrainable
 from deskroll.models.weights.checkpoint import CheckpointKind, check_same_tensors, read_checkpoint
 from deskroll.models.weights.digest import tensors_digest
 from deskroll.train.base import TrainBatch, TrainerContext, TrainSequence
@@ -102,7 +102,7 @@ async def test_what_cannot_be_of_this_model_is_refused(
     images = tuple(str(models / name) for name in sequence.get("images", ()))
     async with make(tmp_path) as trainer:
         await trainer.open(models / model, None)
-        with pytest.raises(TrainerError, match=said):
+        with pytest.raises(Untrainable, match=said):
             await trainer.step(batch(1, say(), say("bad", **{**sequence, "images": images})))
 
 

@@ -12,7 +12,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Self
+from typing import Self, TypeVar
 
 from deskroll.errors import ModelError
 from deskroll.host.frames import Frames, connect
@@ -22,6 +22,7 @@ from deskroll.models.router.roster import EndpointView, Outcome, Ticket
 
 _CONNECT_S = 10.0
 _LATER_S = 0.005
+T = TypeVar("T")
 
 
 class Held:
@@ -49,6 +50,7 @@ class RouterClient:
         self._frames: Frames | None = None
         self._serial = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Ticket]] = {}
+        self._pins: dict[int, asyncio.Future[str]] = {}
         self._returned: dict[int, asyncio.Future[str]] = {}
         self._known: dict[str, wire.Known] = {}
         self._welcome: asyncio.Future[tuple[EndpointView, ...]] | None = None
@@ -96,14 +98,28 @@ class RouterClient:
         if tell:
             await self.hear_version(held)
 
-    async def ask(self, session: str = "") -> Held:
-        """Wait for a ticket; whoever has it gives it back."""
+    @asynccontextmanager
+    async def pinned(self, version: str) -> AsyncIterator[str]:
+        """Have a version served for the length of the block, whatever else is by then; the name to ask for it by."""
+        if self._frames is None:
+            raise ModelError(self._gone_text)
+        number = next(self._serial)
+        self._pins[number] = asyncio.get_running_loop().create_future()
+        self._send(wire.Pin(request=number, version=version))
+        try:
+            yield await self._pins[number]
+        finally:
+            del self._pins[number]
+            self._send(wire.Unpin(request=number))
+
+    async def ask(self, session: str = "", model: str = "") -> Held:
+        """Wait for a ticket; whoever has it gives it back. `model`: for that one alone, by its name."""
         if self._frames is None:
             raise ModelError(self._gone_text)
         number = next(self._serial)
         wanted: asyncio.Future[Ticket] = asyncio.get_running_loop().create_future()
         self._asked[number] = wanted
-        self._send(wire.Ask(request=number, session=session, answered=self._take_answered()))
+        self._send(wire.Ask(request=number, session=session, answered=self._take_answered(), model=model))
         try:
             ticket = await wanted
         except asyncio.CancelledError:
@@ -171,21 +187,28 @@ class RouterClient:
             case wire.Known(endpoint=endpoint) as known:
                 self._known[endpoint] = known
             case wire.Denied(request=number, message=message):
-                if (wanted := self._asked.get(number)) is not None and not wanted.done():
-                    wanted.set_exception(ModelError(message))
+                denied = self._asked.get(number) or self._pins.get(number)
+                if denied is not None and not denied.done():
+                    denied.set_exception(ModelError(message))
+            case wire.Pinned(request=number, model=model):
+                _settle(self._pins.get(number), model)
             case wire.Returned(ticket=ticket_id, version=version):
-                if (returned := self._returned.get(ticket_id)) is not None and not returned.done():
-                    returned.set_result(version)
+                _settle(self._returned.get(ticket_id), version)
             case wire.Welcome(endpoints=endpoints):
-                if self._welcome is not None and not self._welcome.done():
-                    self._welcome.set_result(endpoints)
+                _settle(self._welcome, endpoints)
             case wire.Unwelcome(message=message):
                 if self._welcome is not None and not self._welcome.done():
                     self._welcome.set_exception(ModelError(f"the router of models on {self._listen}: {message}"))
 
     def _gone(self) -> None:
         self._frames = None
-        for future in (*self._asked.values(), *self._returned.values(), self._welcome):
+        for future in (*self._asked.values(), *self._pins.values(), *self._returned.values(), self._welcome):
             if future is not None and not future.done():
                 future.set_exception(ModelError(self._gone_text))
                 future.exception()
+
+
+def _settle(future: asyncio.Future[T] | None, value: T) -> None:
+    """Give it to whoever still waits."""
+    if future is not None and not future.done():
+        future.set_result(value)

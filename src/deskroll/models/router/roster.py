@@ -6,19 +6,21 @@ ticket as soon as an endpoint that may be asked has room: the one that its sessi
 
 Guarantees: no endpoint ever has more tickets open than its limit; a ticket counts until it is given back, or its holder
 is gone; nothing is granted at an endpoint that drains, starts or refreshes, and one request at a time at one whose
-circuit is closed; a request waits while there is no such endpoint, and none overtakes it.
+circuit is closed; a request waits while there is no such endpoint, and none overtakes it but for a request that names
+another model. A model that is pinned is used for as long as it is.
 """
 
 from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from deskroll.errors import InputError
 from deskroll.models.router.circuit import Circuit
 from deskroll.models.router.limit import Limit
+from deskroll.models.router.pins import Pins
 from deskroll.types import Record
 
 AFFINITY_MARGIN = 4
@@ -100,6 +102,8 @@ class _Endpoint:
     draining: bool = False
     leaving: bool = False
     """Whether it goes once its last ticket is back."""
+    named: dict[str, str] = field(default_factory=dict)
+    """Models that may be asked for there by name, and the version of each: adapters, and what they are on."""
     in_flight: int = 0
     trials: int = 0
     """Of these, those that were let through while its circuit was closed."""
@@ -130,6 +134,7 @@ class _Request:
     holder: str
     session: str
     since: float
+    model: str
 
 
 @dataclass(slots=True)
@@ -146,6 +151,11 @@ def _load(endpoint: _Endpoint) -> tuple[float, int]:
     return endpoint.in_flight / endpoint.limit.most, endpoint.in_flight
 
 
+def _fitting(room: list[_Endpoint], request: _Request) -> list[_Endpoint]:
+    """Those that have what a request names."""
+    return [each for each in room if request.model in each.named] if request.model else room
+
+
 class Roster:
     """Endpoints, the requests that wait, and the tickets that are open."""
 
@@ -156,6 +166,7 @@ class Roster:
         self._open: dict[int, _Open] = {}
         self._sessions: dict[tuple[str, str], str] = {}
         """The endpoint that a holder's session used last."""
+        self.pins = Pins()
         self._serial = itertools.count(1)
         self._hopeless_since: float | None = 0.0
         """Since when no endpoint can be hoped for; None: one can."""
@@ -206,6 +217,11 @@ class Roster:
         endpoint.model = endpoint.model if model is None else model
         self.changes += 1
 
+    def offer(self, name: str, models: Mapping[str, str]) -> None:
+        """These may be asked for there by name, and no others: each with its version."""
+        self._of(name).named = dict(models)
+        self.changes += 1
+
     def note_health(self, name: str, now: float, *, asked: float, good: bool, error: str = "") -> None:
         """What came of a look at its health that began at `asked`."""
         endpoint = self._of(name)
@@ -221,9 +237,17 @@ class Roster:
 
     # --- requests ---
 
-    def ask(self, holder: str, request: int, session: str, now: float) -> None:
-        """Somebody wants a ticket; `holder` is the process that asks, `request` its own number for it."""
-        self._waiting[holder, request] = _Request(request, holder, session, now)
+    def ask(self, holder: str, request: int, session: str, now: float, model: str = "") -> None:
+        """Somebody wants a ticket; `holder` is the process that asks, `request` its own number for it.
+
+        `model`: for that one alone; empty: whatever an endpoint serves at the time.
+        """
+        self._waiting[holder, request] = _Request(request, holder, session, now, model)
+
+    def find(self, version: str) -> str | None:
+        """The name by which a version can be asked for, at whatever endpoint; None: it cannot be."""
+        named = (item for each in self._endpoints.values() for item in each.named.items())
+        return next((model for model, its in named if its == version), None)
 
     def withdraw(self, holder: str, request: int) -> None:
         """It is not wanted any more; nothing where it was granted in the meantime: that ticket is given back."""
@@ -264,6 +288,7 @@ class Roster:
         """A process is gone, and what it held and waited for with it."""
         self._waiting = {key: each for key, each in self._waiting.items() if each.holder != holder}
         self._sessions = {key: name for key, name in self._sessions.items() if key[0] != holder}
+        self.pins.lose(holder)
         for ticket in [ticket for ticket, held in self._open.items() if held.holder == holder]:
             self._close(ticket)
 
@@ -271,17 +296,21 @@ class Roster:
         """Hand out what can be had at this moment, first come, first served."""
         while self._waiting:
             room = [each for each in self._endpoints.values() if each.has_room(now)]
-            if not room:
+            request = next((each for each in self._waiting.values() if _fitting(room, each)), None) if room else None
+            if request is None:
                 return
-            request = self._waiting.pop(next(iter(self._waiting)))
-            yield self._grant(request, room, now)
+            del self._waiting[request.holder, request.id]
+            yield self._grant(request, _fitting(room, request), now)
 
-    def expire(self, now: float, wait: float) -> list[tuple[str, int]]:
-        """Take those out of the line that have waited so long while no endpoint could be hoped for."""
-        if self._hopeless_since is None:
-            return []
+    def expire(self, now: float, wait: float) -> dict[tuple[str, int], str]:
+        """Take those out of the line that have waited so long while no endpoint could be hoped for, and those who name
+        what is nowhere, unless it is pinned and may come back; with what they name."""
         since = self._hopeless_since
-        over = [key for key, each in self._waiting.items() if now - max(since, each.since) >= wait]
+        over = {
+            key: each.model for key, each in self._waiting.items()
+            if (since is not None and now - max(since, each.since) >= wait)
+            or (each.model and not self._is_named(each.model) and self._lost_at(each, wait) <= now)
+        }  # fmt: skip
         for key in over:
             del self._waiting[key]
         return over
@@ -295,6 +324,8 @@ class Roster:
         if self._hopeless_since is not None:
             oldest = next(iter(self._waiting.values())).since
             times.append(max(oldest, self._hopeless_since) + wait)
+        named = (each for each in self._waiting.values() if each.model and not self._is_named(each.model))
+        times += [self._lost_at(each, wait) for each in named]
         return min(times, default=None)
 
     # --- how it stands ---
@@ -312,8 +343,8 @@ class Roster:
         return self._endpoints[name].in_flight if name in self._endpoints else 0
 
     def models_asked(self, name: str) -> set[str]:
-        """The names of models that open tickets at an endpoint are for."""
-        return {held.model for held in self._open.values() if held.endpoint.name == name}
+        """The names of models that open tickets at an endpoint are for, or that somebody has pinned."""
+        return {held.model for held in self._open.values() if held.endpoint.name == name} | self.pins.models
 
     @property
     def waiting(self) -> int:
@@ -328,6 +359,13 @@ class Roster:
             raise InputError(f"there is no endpoint {name}; known: {known}")
         return endpoint
 
+    def _is_named(self, model: str) -> bool:
+        return any(model in each.named for each in self._endpoints.values())
+
+    def _lost_at(self, request: _Request, wait: float) -> float:
+        """When a request for a model that is nowhere is told so: at once, unless it is pinned."""
+        return request.since + (wait if request.model in self.pins.models else 0.0)
+
     def _choose(self, request: _Request, room: list[_Endpoint]) -> _Endpoint:
         least = min(room, key=_load)
         last = self._endpoints.get(self._sessions.get((request.holder, request.session), ""))
@@ -340,11 +378,14 @@ class Roster:
         trial = not endpoint.circuit.is_open
         endpoint.in_flight += 1
         endpoint.trials += trial
+        model, version = endpoint.model, endpoint.version
+        if request.model:
+            model, version = request.model, endpoint.named[request.model]
         ticket = Ticket(
-            id=next(self._serial), endpoint=endpoint.name, model=endpoint.model, version=endpoint.version,
+            id=next(self._serial), endpoint=endpoint.name, model=model, version=version,
             scarce=len(room) == 1 and not endpoint.has_room(now),
         )  # fmt: skip
-        self._open[ticket.id] = _Open(endpoint, request.holder, endpoint.model, endpoint.limit.era, trial)
+        self._open[ticket.id] = _Open(endpoint, request.holder, model, endpoint.limit.era, trial)
         if request.session:
             self._sessions[request.holder, request.session] = endpoint.name
         return Grant(request=request.id, holder=request.holder, ticket=ticket)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from deskroll.clocks import running_time
@@ -18,7 +18,7 @@ from deskroll.errors import ModelError, plain
 from deskroll.events import EndpointChanged, EventSink, guarded
 from deskroll.host.supervise import Supervisor
 from deskroll.models.router.looking import Looker
-from deskroll.models.router.roster import AFFINITY_MARGIN, EndpointView, Outcome, Roster, Ticket
+from deskroll.models.router.roster import AFFINITY_MARGIN, EndpointState, EndpointView, Outcome, Roster, Ticket
 from deskroll.models.settings import read_address
 from deskroll.types import Record
 
@@ -112,6 +112,11 @@ class Router:
         self._roster.serve(name, version, model)
         self._act()
 
+    def offer(self, name: str, models: Mapping[str, str]) -> None:
+        """These may be asked for by name at an endpoint, and no others: each with its version."""
+        self._roster.offer(name, models)
+        self._act()
+
     def restart(self, name: str) -> None:
         """An endpoint starts anew, and may be asked once it is `ready`."""
         self._roster.restart(name, running_time())
@@ -140,7 +145,7 @@ class Router:
         return self._roster.view()
 
     def models_asked(self, name: str) -> set[str]:
-        """The names of models that open requests at an endpoint ask for."""
+        """The names of models that open requests at an endpoint ask for, or that somebody has pinned."""
         return self._roster.models_asked(name)
 
     @property
@@ -154,16 +159,18 @@ class Router:
         """The name of one more process that asks."""
         return f"holder-{next(self._holders)}"
 
-    def ask(self, holder: str, request: int, session: str, answer: Answer, answered: Sequence[int] = ()) -> None:
+    def ask(
+        self, holder: str, request: int, session: str, answer: Answer, answered: Sequence[int] = (), model: str = ""
+    ) -> None:
         """A ticket is wanted; `answer` gets it, or the error that says why there is none.
 
-        `answered`: tickets that are given back first.
+        `answered`: tickets that are given back first; `model`: see `Roster`.
         """
         now = running_time()
         for ticket in answered:
             self._roster.give_back(holder, ticket, Outcome.ANSWERED, now)
         self._answers[holder, request] = answer
-        self._roster.ask(holder, request, session, now)
+        self._roster.ask(holder, request, session, now, model)
         self._act_at(now)
 
     def refuse(self, why: str) -> None:
@@ -171,6 +178,21 @@ class Router:
         for holder, request in list(self._answers):
             self._roster.withdraw(holder, request)
             self._answers.pop((holder, request))(ModelError(why))
+
+    def pin(self, holder: str, number: int, version: str) -> str:
+        """Have a version served on until `unpin`, or until the holder is gone; the name to ask for it by."""
+        if (model := self._roster.find(version)) is None:
+            raise ModelError(
+                f"no server can be asked for version {plain(version)} by name: only adapters (enable_lora) that are "
+                "loaded can, and what they are on"
+            )
+        self._roster.pins.add(holder, number, model)
+        return model
+
+    def unpin(self, holder: str, number: int) -> None:
+        """It is not wanted any more."""
+        self._roster.pins.end(holder, number)
+        self._act()
 
     def withdraw(self, holder: str, request: int) -> None:
         """It is not wanted any more."""
@@ -224,8 +246,8 @@ class Router:
 
     def _wind(self, now: float) -> None:
         """Tell those who have waited too long; look again when something changes by itself."""
-        for key in self._roster.expire(now, self._wait):
-            self._answers.pop(key)(ModelError(self._hopeless()))
+        for key, model in self._roster.expire(now, self._wait).items():
+            self._answers.pop(key)(ModelError(self._hopeless(model)))
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -252,8 +274,10 @@ class Router:
             self._sink.emit(EndpointChanged(endpoint=name, state="removed"))
             del self._told[name], self._servers[name]
 
-    def _hopeless(self) -> str:
+    def _hopeless(self, model: str) -> str:
         views = self._roster.view()
+        if model and any(view.state is EndpointState.UP for view in views):
+            return f"no server has {plain(model)} any more; ask for the newest weights, or have them loaded and pinned"
         each = "; ".join(
             f"{view.name}: {view.state}{f', {view.last_error}' if view.last_error else ''}" for view in views
         )

@@ -74,10 +74,14 @@ class _Connection:
             return
         router, holder = self._router, self._holder
         match message:
-            case wire.Ask(request=request, session=session, answered=answered):
-                router.ask(holder, request, session, lambda answer: self._answer(request, answer), answered)
+            case wire.Ask(request=request, session=session, answered=answered, model=model):
+                router.ask(holder, request, session, lambda answer: self._answer(request, answer), answered, model)
             case wire.Withdraw(request=request):
                 router.withdraw(holder, request)
+            case wire.Pin(request=request, version=version):
+                self._pin(request, version)
+            case wire.Unpin(request=request):
+                router.unpin(holder, request)
             case wire.GiveBack(ticket=ticket, outcome=outcome, error=error, tell=tell):
                 version = router.give_back(holder, ticket, outcome, error)
                 if tell:
@@ -97,6 +101,14 @@ class _Connection:
         self._holder = self._router.new_holder()
         self._peer.enter_context(watch_peer(self.frames.socket, self._gone))
         self._send(wire.Welcome(endpoints=self._router.view()))
+
+    def _pin(self, request: int, version: str) -> None:
+        try:
+            model = self._router.pin(self._holder, request, version)
+        except ModelError as error:
+            self._send(wire.Denied(request=request, message=str(error)))
+        else:
+            self._send(wire.Pinned(request=request, model=model))
 
     def _answer(self, request: int, answer: Ticket | ModelError) -> None:
         if isinstance(answer, ModelError):

@@ -21,9 +21,24 @@ class Ask(Record, frozen=True, tag="ask"):
     session: str = ""
     answered: tuple[int, ...] = ()
     """Tickets that go back with it, first: their requests were answered."""
+    model: str = ""
+    """For that one alone; empty: whatever is served."""
 
 
 class Withdraw(Record, frozen=True, tag="withdraw"):
+    """It is not wanted any more."""
+
+    request: int
+
+
+class Pin(Record, frozen=True, tag="pin"):
+    """A version is to be served on, under a name of its own, until `Unpin`."""
+
+    request: int
+    version: str
+
+
+class Unpin(Record, frozen=True, tag="unpin"):
     """It is not wanted any more."""
 
     request: int
@@ -72,6 +87,14 @@ class Granted(Record, frozen=True, tag="granted"):
     ticket: Ticket
 
 
+class Pinned(Record, frozen=True, tag="pinned"):
+    """A version is pinned."""
+
+    request: int
+    model: str
+    """The name to ask for it by."""
+
+
 class Denied(Record, frozen=True, tag="denied"):
     """There is none, and why."""
 
@@ -98,8 +121,8 @@ class Welcome(Record, frozen=True, tag="welcome"):
     endpoints: tuple[EndpointView, ...] = ()
 
 
-Upward = Hello | Ask | Withdraw | GiveBack | Answered | EndSession
-Downward = Welcome | Unwelcome | Known | Granted | Denied | Returned
+Upward = Hello | Ask | Withdraw | Pin | Unpin | GiveBack | Answered | EndSession
+Downward = Welcome | Unwelcome | Known | Granted | Pinned | Denied | Returned
 
 encode = msgspec.msgpack.Encoder().encode
 decode_upward = msgspec.msgpack.Decoder(Upward).decode

@@ -34,8 +34,9 @@ refuses every request with tools."""
 
 _CPU_DEFAULTS = {"VLLM_CPU_KVCACHE_SPACE": "4", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 """On CPUs a server would take nine tenths of the memory, and all servers of a machine the same cores."""
-_LORA_DEFAULTS: dict[str, JsonValue] = {"max-loras": 2, "max-cpu-loras": 4}
-"""With one alone, requests for the newest adapter would wait until those for the one before it are over."""
+_LORA_DEFAULTS: dict[str, JsonValue] = {"max-loras": 3, "max-cpu-loras": 5}
+"""With one alone, requests for the newest adapter would wait until those for the one before it, and for one that is
+pinned (an evaluation's), are over."""
 
 
 class Place(Record, frozen=True):

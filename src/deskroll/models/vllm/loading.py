@@ -2,13 +2,13 @@
 
 Guarantees: a request is granted only under the version that answers it: with `drain` nothing is open when weights
 change, with `keep` and `abort` nothing new is granted until they have; an adapter has a name of its own, so nothing is
-paused for it, and what open requests ask for stays loaded.
+paused for it, and what open requests ask for, or somebody has pinned, stays loaded, also in the server after this one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -31,23 +31,33 @@ class Has(Protocol):
         """It."""
 
 
-def version_text(checkpoint: Checkpoint) -> str:
-    """A version as tickets have it; empty: none."""
-    return str(checkpoint.version) if checkpoint.version >= 0 else ""
+BASE = "0"
+"""The version of what adapters are on, which has none of its own."""
+
+
+def version_text(checkpoint: Checkpoint, *, adapters: bool) -> str:
+    """A version as tickets have it; empty: none. `adapters`: whether it is one, or what they are on."""
+    return str(checkpoint.version) if checkpoint.version >= 0 else BASE if adapters else ""
 
 
 class Loader:
     """Of one server."""
 
-    def __init__(self, config: ModelPoolConfig, router: Router, checkpoint: Checkpoint) -> None:
-        """`checkpoint`: what it is to have when it has begun."""
+    def __init__(
+        self, config: ModelPoolConfig, router: Router, checkpoint: Checkpoint, tell: Callable[[str], None],
+        before: Mapping[int, Checkpoint] | None = None,
+    ) -> None:  # fmt: skip
+        """`checkpoint`: what it is to have when it has begun; `before`: adapters of the server before it."""
         self.holds = checkpoint
+        self._tell = tell
+        self._before = before or {}
         self._config = config
         self._router = router
         self._url = ""
         self._server: Has | None = None
         self._proof: Proof | None = None
-        self._adapters: dict[int, str] = {}
+        self.adapters: dict[int, Checkpoint] = {}
+        """Those that are loaded, by version."""
 
     @property
     def folder(self) -> Path:
@@ -57,17 +67,18 @@ class Loader:
     @property
     def model(self) -> str:
         """The name to ask for."""
-        return self._adapters.get(self.holds.version, self._config.served_name)
+        return self._name(self.holds.version) if self.holds.version in self.adapters else self._config.served_name
 
     @property
     def version(self) -> str:
         """What answers."""
-        return version_text(self.holds)
+        return version_text(self.holds, adapters=self._config.enable_lora)
 
     async def begin(self, server: Has, url: str, proof: Proof) -> None:
         """The server is started; it gets its adapter, where there is one."""
         self._server, self._url, self._proof = server, url, proof
         if self._config.enable_lora:
+            await self._load_pinned()
             await self._load(self.holds, None)
 
     async def catch_up(self, checkpoint: Checkpoint) -> None:
@@ -85,7 +96,7 @@ class Loader:
             self.holds = checkpoint
             if is_there():
                 self._router.serve(self._url, self.version, self.model)
-            await self._unload()
+            await self._unload(is_there)
             return
         if not is_there():
             return
@@ -107,7 +118,7 @@ class Loader:
 
         def tell() -> None:  # an open request that ends from now on has an end by these weights
             if is_there():
-                self._router.serve(self._url, version_text(checkpoint))
+                self._router.serve(self._url, version_text(checkpoint, adapters=False))
 
         try:
             await refresh(self._control, checkpoint, mode, model=self._config.served_name, pausing=hold, changed=tell)
@@ -118,21 +129,53 @@ class Loader:
 
     async def _load(self, checkpoint: Checkpoint, unlike: Proof | None) -> None:
         name = self._config.served_name
-        if checkpoint.kind is CheckpointKind.FULL or checkpoint.version in self._adapters:
+        if checkpoint.kind is CheckpointKind.FULL or checkpoint.version in self.adapters:
             return  # somebody goes back to what is there still
         self._proof = await load_adapter(self._control, checkpoint, name, unlike=unlike)
-        self._adapters[checkpoint.version] = adapter_name(name, checkpoint.version)
+        self.adapters[checkpoint.version] = checkpoint
+
+    async def _load_pinned(self) -> None:
+        """What the server before this one had, and somebody still wants."""
+        for version, checkpoint in self.wanted().items():
+            if checkpoint is self.holds:
+                continue
+            try:
+                await load_adapter(self._control, checkpoint, self._config.served_name, unlike=None)
+            except RefreshFailed as failed:  # no reason to serve nothing at all
+                self._tell(f"version {version} is pinned, and is not served any more: {failed}")
+            else:
+                self.adapters[version] = checkpoint
 
     async def _unlike(self, checkpoint: Checkpoint) -> Proof | None:
         if self.holds.kind is not CheckpointKind.ADAPTER:
             return None
         return None if await _are_same(self.holds, checkpoint) else self._proof
 
-    async def _unload(self) -> None:
+    def wanted(self) -> dict[int, Checkpoint]:
+        """Adapters that it has, or should have, and somebody wants: for the server after this one."""
         asked = self._router.models_asked(self._url)
-        used = {version for version, name in self._adapters.items() if name in asked or name == self.model}
-        for version in adapters_to_unload(self._adapters, used):
-            await unload_adapter(self._control, self._adapters.pop(version))
+        had = {**self._before, **self.adapters}
+        return {version: checkpoint for version, checkpoint in had.items() if self._name(version) in asked}
+
+    def offer(self) -> None:
+        """Tell the router by which names its server can be asked; none, where there are no adapters."""
+        if self._config.enable_lora:
+            base = {self._config.served_name: BASE}
+            self._router.offer(self._url, base | {self._name(version): str(version) for version in self.adapters})
+
+    async def _unload(self, is_there: Callable[[], bool]) -> None:
+        asked = self._router.models_asked(self._url)
+        used = {version for version in self.adapters if self._name(version) in asked or version == self.holds.version}
+        old = adapters_to_unload(self.adapters, used)
+        for version in old:
+            del self.adapters[version]
+        if is_there():
+            self.offer()  # before they go: nobody asks for them from now on
+        for version in old:
+            await unload_adapter(self._control, self._name(version))
+
+    def _name(self, version: int) -> str:
+        return adapter_name(self._config.served_name, version)
 
     @property
     def _control(self) -> Control:

@@ -2,9 +2,9 @@
 
 Guarantees: a server is asked once it has answered a first prompt, and under the version of the weights that it has; one
 that died is started again; newer weights go to `rolling` servers at a time, and to the next ones once these are up;
-what is refused, or what no server takes, is told once, and the old weights go on; a change of weights that has begun
-comes to its end also where whoever asked for it is cancelled. When the block ends, nothing is left; what a pool whose
-process was killed has left is ended before the first server is started.
+what is refused, or what no server takes, is told once, and the old weights go on; a change of weights, or a removal,
+that has begun comes to its end also where whoever asked for it is cancelled. When the block ends, nothing is left; what
+a pool whose process was killed has left is ended before the first server is started.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from deskroll.errors import DeskrollError, InputError, ModelError
 from deskroll.events import EventSink
@@ -44,6 +44,7 @@ from deskroll.types import Completion
 
 _log = logging.getLogger(__name__)
 _SOCKET = "models.sock"
+T = TypeVar("T")
 
 
 class ModelServicePool:
@@ -72,7 +73,7 @@ class ModelServicePool:
         self._replicas: list[Replica] = []
         self._lives: dict[int, asyncio.Task[None]] = {}
         self._moving = asyncio.Lock()
-        self._moves: set[asyncio.Task[Reloaded]] = set()
+        self._moves: set[asyncio.Task[Any]] = set()
         self._stack = AsyncExitStack()
         self._router: Router
         self._supply: Supply
@@ -145,8 +146,9 @@ class ModelServicePool:
         """What is served."""
         served = self._supply.served
         return CheckpointInfo(
-            path=str(served.path), version=version_text(served), kind=served.kind, refused=self._supply.refused
-        )
+            path=str(served.path), version=version_text(served, adapters=self.config.enable_lora), kind=served.kind,
+            refused=self._supply.refused,
+        )  # fmt: skip
 
     # --- servers ---
 
@@ -168,6 +170,9 @@ class ModelServicePool:
             return
         if sum(each.state in (ReplicaState.UP, ReplicaState.STARTING) for each in self._replicas) == 1:
             raise InputError(f"{shown} is the pool's last server of its own; end the pool instead (Ctrl-C)")
+        await self._finish(self._remove(replica))
+
+    async def _remove(self, replica: Replica) -> None:
         await replica.drain()
         await _cancel(self._lives.pop(replica.number))
         await replica.become(ReplicaState.REMOVED)
@@ -182,9 +187,9 @@ class ModelServicePool:
 
     # --- the machinery ---
 
-    async def _finish(self, move: Coroutine[object, object, Reloaded]) -> Reloaded:
+    async def _finish(self, move: Coroutine[object, object, T]) -> T:
         """Do it to its end, whoever waits for it: half a change would leave servers that nobody may ask."""
-        task = asyncio.create_task(move, name="a change of weights")
+        task = asyncio.create_task(move, name="a change of weights, or of servers")
         self._moves.add(task)
         task.add_done_callback(self._moves.discard)
         try:
@@ -192,15 +197,15 @@ class ModelServicePool:
         except asyncio.CancelledError:
             waiting = asyncio.current_task()
             if task.cancelled() and waiting is not None and not waiting.cancelling():
-                raise ModelError("the pool was ended before its servers had the new weights") from None
+                raise ModelError("the pool was ended before that was done") from None
             task.add_done_callback(self._tell_failed)
             raise
 
-    def _tell_failed(self, move: asyncio.Task[Reloaded]) -> None:
-        """Of a change of weights for which nobody waits any more."""
+    def _tell_failed(self, move: asyncio.Task[Any]) -> None:
+        """Of a change for which nobody waits any more."""
         error = None if move.cancelled() else move.exception()
         if error is not None and not isinstance(error, CheckpointRefused):  # that is told by whoever refused it
-            self._tell(f"a change of weights failed: {str(error) or type(error).__name__}")
+            self._tell(f"a change of weights or servers failed: {str(error) or type(error).__name__}")
 
     async def _load_latest(self) -> Reloaded:
         async with self._moving:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -92,6 +92,8 @@ class Replica:
         self._tell = tell
         self._server: ModelServer | None = None
         self._loader: Loader | None = None
+        self._had: Mapping[int, Checkpoint] = {}
+        """Adapters of the server before this one that somebody wants."""
         self._broken: asyncio.Future[DeskrollError] | None = None
         """Done when its server must be replaced, with the reason; that is no death of its own."""
         self._trying: Checkpoint | None = None
@@ -199,7 +201,7 @@ class Replica:
     async def _live(self) -> DeskrollError:
         """One server, from its start to its end; why it ended."""
         self._trying = self._supply.served
-        loader = Loader(self._config, self._router, self._trying)
+        loader = Loader(self._config, self._router, self._trying, self._tell, self._had)
         server = self._make(self.number, loader.folder)
         server.reserve()
         url = server.url
@@ -214,6 +216,7 @@ class Replica:
             self._supply.note_up(loader.holds)
             self._trying = None
             self._router.ready(url, model=loader.model, version=loader.version)
+            loader.offer()
             await self.become(ReplicaState.UP)
             ends: tuple[asyncio.Future[Any], ...] = (server.died, self._broken)
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -222,5 +225,6 @@ class Replica:
             return error
         finally:
             self.state, self._server, self._loader = ReplicaState.STARTING, None, None
+            self._had = loader.wanted()
             self._router.remove(url)
             await server.stop()

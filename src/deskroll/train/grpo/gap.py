@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from deskroll.errors import TrainerError
+from deskroll.errors import Untrainable
 from deskroll.train.grpo.rows import Rows
 
 
@@ -47,10 +47,10 @@ class Gap:
             )
 
     def check(self) -> None:
-        """Raise `TrainerError` where it is too large."""
+        """Raise `Untrainable` where it is too large."""
         if (mean := self.mean) is None or mean <= self._largest:
             return
-        raise TrainerError(
+        raise Untrainable(
             f"log-probabilities of version {self._version} differ by {mean:.4f} in the mean from what the server told, "
             f"over {self._tokens} tokens (max_logprob_gap is {self._largest:g}); the worst is {self._named}. The "
             "server must tell them after temperature (--logprobs-mode processed_logprobs), of these weights, and in a "

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from transformers import AutoProcessor
 
-from deskroll.errors import TrainerError
+from deskroll.errors import Untrainable
 from deskroll.train.base import TrainSequence
 
 
@@ -25,11 +25,11 @@ class Pictures:
         self._takes_kinds = "mm_token_type_ids" in inspect.signature(model.forward).parameters
 
     def check(self, sequence: TrainSequence) -> list[int]:
-        """The lengths of its runs of placeholders; `TrainerError` where that are not as many as pictures."""
+        """The lengths of its runs of placeholders; `Untrainable` where that are not as many as pictures."""
         runs = [len(list(run)) for is_image, run in groupby(sequence.token_ids, self._is_image) if is_image]
         if len(runs) != len(sequence.images):
             blind = "; this model sees no pictures" if self._token is None else ""
-            raise TrainerError(
+            raise Untrainable(
                 f"{sequence.name}: it has {len(sequence.images)} pictures, and its tokens hold {len(runs)} runs of "
                 f"placeholders{blind}"
             )
@@ -57,7 +57,7 @@ class Pictures:
         merged = self._processor.image_processor.merge_size**2
         for file, run, size in zip(sequence.images, runs, grid.prod(-1).tolist(), strict=True):
             if run != size // merged:
-                raise TrainerError(
+                raise Untrainable(
                     f"{sequence.name}: {file} comes to {size // merged} placeholders by the model's own processor, and "
                     f"its tokens hold {run} of them"
                 )
@@ -68,4 +68,4 @@ def _read(file: str, sequence: TrainSequence) -> Image.Image:
         with Image.open(file) as image:
             return image.convert("RGB")
     except OSError as error:
-        raise TrainerError(f"{sequence.name}: its picture {file} cannot be read: {error}") from None
+        raise Untrainable(f"{sequence.name}: its picture {file} cannot be read: {error}") from None

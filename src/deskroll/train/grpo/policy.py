@@ -13,7 +13,7 @@ import peft
 import torch
 import transformers
 
-from deskroll.errors import TrainerError
+from deskroll.errors import TrainerError, Untrainable
 from deskroll.models.weights.checkpoint import Checkpoint, CheckpointKind, read_checkpoint
 from deskroll.models.weights.refusal import CheckpointRefused
 from deskroll.train.base import TrainSequence
@@ -40,16 +40,16 @@ class Policy:
         self._keeps = "logits_to_keep" in inspect.signature(base.forward).parameters
 
     def check(self, sequence: TrainSequence) -> None:
-        """Raise `TrainerError` where a sequence cannot be this model's."""
+        """Raise `Untrainable` where a sequence cannot be this model's."""
         largest = max(sequence.token_ids, default=0)
         if largest >= self.vocabulary:
             where = sequence.token_ids.index(largest)
-            raise TrainerError(
+            raise Untrainable(
                 f"{sequence.name}: token {where} has id {largest}, and the model knows {self.vocabulary}: it was "
                 "sampled from another model"
             )
         if len(sequence.token_ids) > self.longest:
-            raise TrainerError(
+            raise Untrainable(
                 f"{sequence.name}: it has {len(sequence.token_ids)} tokens, and {self.longest} is the most"
             )
         self._pictures.check(sequence)

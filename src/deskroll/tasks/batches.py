@@ -23,6 +23,7 @@ from deskroll.config import Settings
 from deskroll.errors import ConfigError, DeskrollError, InputError
 from deskroll.host.folder_watch import FolderWatch
 from deskroll.host.home import expand_home
+from deskroll.tasks.reading import is_folder
 from deskroll.types import Record, Task
 
 ADDRESSES = ("http://", "https://")
@@ -197,9 +198,9 @@ def open_source(settings: SourceSettings, aside: Path, after: str = "") -> Sourc
     `after`: which batch an earlier start took last.
     """
     # Each imports this file; and who reads a folder needs no HTTP.
-    from deskroll.tasks.source_file import FileSource  # noqa: PLC0415
-    from deskroll.tasks.source_folder import FolderSource  # noqa: PLC0415
-    from deskroll.tasks.source_http import HttpSource  # noqa: PLC0415
+    from deskroll.tasks.batches_file import FileSource  # noqa: PLC0415
+    from deskroll.tasks.batches_folder import FolderSource  # noqa: PLC0415
+    from deskroll.tasks.batches_http import HttpSource  # noqa: PLC0415
 
     if not settings.at.strip():
         raise ConfigError("source is empty; name a folder, a file {type: [ids]}, or an address (http://...)")
@@ -207,6 +208,8 @@ def open_source(settings: SourceSettings, aside: Path, after: str = "") -> Sourc
         return HttpSource(settings, read_token(settings), aside, after)
     if settings.token_env:
         raise ConfigError(f"source.token_env is for an address; {settings.at} is a path")
+    if settings.root and not is_folder(Path(settings.root)):
+        raise InputError(f"source.root: there is no folder {Path(settings.root).absolute()}, which tasks are read from")
     return FileSource(settings, aside) if settings.is_file else FolderSource(settings)
 
 

@@ -16,9 +16,7 @@ import msgspec
 from deskroll.errors import InputError, plain
 from deskroll.host.tokens import bearer_headers
 from deskroll.tasks.aside import keep_aside
-from deskroll.tasks.load import parse_list
-from deskroll.tasks.reading import decode, kind_of, text_of
-from deskroll.tasks.source import (
+from deskroll.tasks.batches import (
     BadBatch,
     BatchName,
     Knows,
@@ -31,6 +29,8 @@ from deskroll.tasks.source import (
     digest_of,
     most_bytes,
 )
+from deskroll.tasks.load import parse_list
+from deskroll.tasks.reading import decode, kind_of, text_of
 
 LONGEST_ID = 200
 _CHUNK = 1 << 16

@@ -13,9 +13,7 @@ from pathlib import Path
 
 from deskroll.errors import InputError
 from deskroll.tasks.aside import keep_aside
-from deskroll.tasks.load import parse_tasks
-from deskroll.tasks.reading import is_folder, text_of
-from deskroll.tasks.source import (
+from deskroll.tasks.batches import (
     BadBatch,
     BatchName,
     Knows,
@@ -29,6 +27,8 @@ from deskroll.tasks.source import (
     digest_of,
     most_bytes,
 )
+from deskroll.tasks.load import parse_tasks
+from deskroll.tasks.reading import is_folder, text_of
 
 
 class FileSource(Source):
@@ -49,6 +49,18 @@ class FileSource(Source):
         self._unsettled: float | None = None
         if not is_folder(self._path.parent):
             raise InputError(f"source: there is no folder {self._path.parent}, in which {self._path.name} could be")
+        if is_folder(self._path):
+            raise InputError(
+                f"source: {self._path} is a folder, and its name ends as a file's does; name a file, or rename it"
+            )
+
+    def check_there(self) -> None:
+        """Of one that nobody has taken a batch from yet: a file that is not there is a wrong name, most likely."""
+        if not self._path.exists():
+            raise InputError(
+                f"source: there is no file {self._path}; write it first, or name a folder, into which batches may come "
+                "at any time"
+            )
 
     def concerns(self, name: str) -> bool:
         """See `Source`."""

@@ -19,9 +19,7 @@ from typing import NamedTuple
 
 from deskroll.errors import InputError
 from deskroll.host.below import LeadsOut, read_below
-from deskroll.tasks.load import parse_tasks
-from deskroll.tasks.reading import is_folder, text_of
-from deskroll.tasks.source import (
+from deskroll.tasks.batches import (
     BAD,
     SUFFIXES,
     BadBatch,
@@ -37,6 +35,8 @@ from deskroll.tasks.source import (
     digest_of,
     most_bytes,
 )
+from deskroll.tasks.load import parse_tasks
+from deskroll.tasks.reading import is_file, is_folder, text_of
 
 UNREADABLE = "unreadable"
 """The digest of what nobody can read."""
@@ -68,6 +68,11 @@ class FolderSource(Source):
         """The name of each file that was read, by the id of its batch."""
         self._queue: deque[str] = deque()
         self._unsettled: float | None = None
+        if is_file(self._folder):
+            raise InputError(
+                f"source: {self._folder} is a file, and its name does not end in .json or .jsonl; rename it, or name a "
+                "folder of such files"
+            )
         if not is_folder(self._folder):
             raise InputError(f"source: there is no folder {self._folder}; make it, or name another one")
 

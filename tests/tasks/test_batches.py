@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from deskroll.config import check
 from deskroll.errors import ConfigError, InputError
-from deskroll.tasks.source import (
+from deskroll.tasks.batches import (
     BadBatch,
     BatchName,
     SourceError,
