@@ -12,7 +12,7 @@ import click
 
 from deskroll.cli.options import json_option, print_json
 from deskroll.cli.places import LocalPath
-from deskroll.errors import plain
+from deskroll.errors import ModelError, plain
 from deskroll.host.tokens import TOKEN_VARIABLE
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ async def _up(config: ModelPoolConfig, at: str, as_json: bool) -> None:
         try:
             await asyncio.wait([ready, ended], return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
+                if isinstance(ready.exception(), ModelError):
+                    raise ModelError("no server of the pool is up: what is above says why")
                 ready.result()
                 status = await pool.status()
                 print_json(status) if as_json else _show(status)

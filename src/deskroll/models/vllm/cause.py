@@ -22,7 +22,10 @@ _HOPELESS = (
     (re.compile(r"InvalidCxxCompiler: .+"), f"{_NO_COMPILER} ({_CHECKOUT})"),
     (re.compile(r"fatal error: Python\.h: .+"), f"{_NO_HEADERS}: apt-get install -y python3-dev ({_CHECKOUT})"),
     (re.compile(r"fatal error: \S+: No such file.*"), "install what is missing to compile with"),
-    (re.compile(r"Failed to import from vllm\._C: .+cannot open shared object file"), f"{_NO_LIBRARY} ({_CHECKOUT})"),
+    (
+        re.compile(r"Failed to import from vllm\._C\w*: .+cannot open shared object file"),
+        f"{_NO_LIBRARY} ({_CHECKOUT})",
+    ),
     (re.compile(r"\berror: (?:unrecognized arguments|argument -).+"), "check vllm_params"),
 )
 """What is wrong with the machine or the settings, not with this one start; and what to do."""

@@ -92,8 +92,10 @@ async def serve_control(pool: ModelServicePool, listen: Listen) -> AsyncIterator
     try:
         with open_listener(listen, instead="stop that pool, or choose another path with --listen") as listener:
             await web.SockSite(runner, listener).start()
-            yield
-            await runner.cleanup()
+            try:
+                yield
+            finally:
+                await runner.cleanup()  # while its socket is open still
     finally:
         await runner.cleanup()
 
