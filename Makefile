@@ -7,24 +7,26 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 SOAK ?= 11
-BENCH ?= desktop recording suite pool engine models events scale
+BENCH ?= desktop recording suite pool engine models events scale rl
 export PYTHON
 
-.PHONY: help setup demo test test-fast test-vllm soak lint format bench lock vllm clean
+.PHONY: help setup demo test test-fast test-vllm test-trainers soak lint format bench lock vllm trainers clean
 
 help:
 	@echo 'make demo      deskroll at work on embedded desktops: no key, no virtual machine'
 	@echo 'make test      the test suite                     (PYTEST_ARGS="-k pool")'
 	@echo 'make test-fast the part of it that needs no desktop, and what of the sources it covers'
 	@echo 'make test-vllm the tests of model servers and trainers with a real vLLM and torch on CPUs'
+	@echo 'make test-trainers  the adapters, with tinker-cookbook and verl themselves'
 	@echo 'make soak      500 kills, stops and clock steps  (SOAK=1: 46 of them)'
 	@echo 'make lint      ruff and mypy'
 	@echo 'make format    let ruff rewrite the sources'
 	@echo 'make bench     the benchmarks                     (BENCH=pool BENCH_ARGS=--quick)'
 	@echo 'make setup     everything that test and lint need, without running them'
 	@echo 'make vllm      vLLM for CPUs in .venv-vllm: minutes and 3 to 6 GB, once'
+	@echo 'make trainers  tinker-cookbook and verl in .venv-trainers: minutes and 2 GB, once'
 	@echo 'make lock      newest versions into requirements*.lock'
-	@echo 'make clean     remove both .venv and caches; system packages stay'
+	@echo 'make clean     remove every .venv and caches; system packages stay'
 
 setup:
 	@scripts/prepare dev local network demo test
@@ -45,9 +47,12 @@ test-vllm: vllm
 	@scripts/prepare dev
 	@scripts/test --vllm -s tests/vllm tests/train/vllm $(PYTEST_ARGS)
 
+test-trainers: trainers
+	.venv-trainers/bin/python -m pytest -q -s --trainers -W default tests/train/adapters $(PYTEST_ARGS)
+
 soak:
 	@scripts/prepare dev local network demo test
-	@DESKROLL_SOAK=$(SOAK) scripts/test -s tests/rollout/test_nothing_lost.py tests/rollout/test_model_storm.py
+	@DESKROLL_SOAK=$(SOAK) scripts/test -s tests/rollout/test_nothing_lost.py tests/rollout/test_model_storm.py tests/train/test_gate.py
 
 lint:
 	@scripts/prepare dev
@@ -73,6 +78,9 @@ vllm:
 	@scripts/prepare runtime vllm
 	@scripts/vllm
 
+trainers:
+	@scripts/trainers
+
 clean:
-	rm -rf .venv .venv-vllm demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .venv-vllm .venv-trainers demo-out .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -43,13 +43,15 @@ THOROUGH = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="leave out what needs a desktop or takes long")
     parser.addoption("--vllm", action="store_true", help="also what needs .venv-vllm (make test-vllm)")
+    parser.addoption("--trainers", action="store_true", help="also what needs .venv-trainers (make test-trainers)")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Real model servers take minutes, and 3 GB to install: only where they are asked for."""
+    """Real model servers and the libraries of trainers take minutes, and gigabytes: only where they are asked for."""
     here = Path(__file__).parent
-    asked = config.getoption("--vllm")
-    return True if collection_path in (here / "vllm", here / "train" / "vllm") and not asked else None
+    flags = {here / "vllm": "--vllm", here / "train" / "vllm": "--vllm", here / "train" / "adapters": "--trainers"}
+    flag = flags.get(collection_path)
+    return True if flag is not None and not config.getoption(flag) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -57,17 +57,19 @@ SDK_HOMES = {
     "kubernetes": "desktops.providers.kubernetes", "kubernetes_asyncio": "desktops.providers.kubernetes",
     "pyVmomi": "desktops.providers.vmware", "vboxapi": "desktops.providers.virtualbox",
     "opentelemetry": "rollout.events.telemetry",
+    "matplotlib": "report.picture",
+    "tensorboardX": "train.trackers.tensorboard", "wandb": "train.trackers.wandb",
     "anthropic": "models.anthropic", "vllm": "models.vllm", "ray": "rollout.backends.ray",
     "docx": "envs.osworld.evaluate.native.documents", "openpyxl": "envs.osworld.evaluate.native.sheets",
     "pptx": "envs.osworld.evaluate.native.slides", "pypdf": "envs.osworld.evaluate.native.pdfs",
-    "tinker": "train.tinker", "tinker_cookbook": "train.tinker", "verl": "train.verl",
+    "chz": "train.tinker", "tinker": "train.tinker", "tinker_cookbook": "train.tinker", "verl": "train.verl",
     "torch": "train.grpo", "transformers": "train.grpo", "peft": "train.grpo", "safetensors": "train.grpo",
 }  # fmt: skip
 
 # What `deskroll --help` must not wait for.
 HEAVY = (
     "aiohttp", "pydantic", "rich", "numpy", "Xlib", "PIL", "av", "dbus_fast", "mss", "openpyxl", "docx", "pptx",
-    "pypdf", "torch",
+    "pypdf", "torch", "matplotlib", "tinker", "verl",
 )  # fmt: skip
 
 
@@ -294,6 +296,9 @@ def test_imports_go_down_only() -> None:
         ("desktops/providers/sim.py", "def boot():\n    from boto3.session import Session"),
         ("rollout/engine.py", "import ray.util"),
         ("train/loop.py", "import torch"),
+        ("train/driven.py", "from tinker_cookbook.rl.types import Env"),
+        ("train/verl_tables.py", "import verl"),
+        ("train/tinker/env.py", "import torch"),
         ("helpers.py", ""),
     ],
 )
@@ -316,6 +321,8 @@ def test_a_forged_fault_is_found(tmp_path: Path, path: str, source: str) -> None
         ("desktops/guest/server.py", "from deskroll.desktops.x11 import capture\nimport deskroll.types"),
         ("rollout/backends/ray.py", "import ray\nimport deskroll.errors"),
         ("train/grpo/loss.py", "import torch\nfrom transformers import AutoModel"),
+        ("train/tinker/env.py", "import chz, tinker\nfrom tinker_cookbook.rl.types import Env"),
+        ("train/verl.py", "from verl.experimental.agent_loop import agent_loop"),
         ("models/raymond.py", "import raymond, dockerfile"),
     ],
 )

@@ -10,6 +10,7 @@ Guarantees of `guarded`: whoever reports neither waits nor fails by it.
 
 from __future__ import annotations
 
+import enum
 import logging
 import time
 from typing import Protocol
@@ -435,6 +436,130 @@ class WorkerLogged(Occurrence, frozen=True, kw_only=True, tag="worker.log"):
     reason: str
 
 
+class LoopWait(enum.StrEnum):
+    """What a training loop waits for before it can go on."""
+
+    GROUPS = "groups"
+    """With a signal, as many as a step is taken on: desktops and models are at work."""
+    EVALUATION = "evaluation"
+    """To end: until then the weights stay as they are."""
+    TRAINER = "trainer"
+    """To take the step."""
+    CHECKPOINT = "checkpoint"
+    """To be saved."""
+    SERVERS = "servers"
+    """To load the weights of the step."""
+    NOTHING = "nothing"
+    """It has no step left to take."""
+
+
+class GroupUse(enum.StrEnum):
+    """What a group of training is good for."""
+
+    READY = "ready"
+    """It has a signal, and waits for a step."""
+    NO_SIGNAL = "no_signal"
+    """Its members all scored the same."""
+    FAILED = "failed"
+    """Too few of its members were scored."""
+
+
+class TrainStarted(Occurrence, frozen=True, kw_only=True, tag="train.started"):
+    """A training loop begins, or goes on after so many steps."""
+
+    phase: str
+    """Of the job that generates what is trained on."""
+    step: int
+    steps: int
+    """That are to be taken in all."""
+    version: int
+    """Of the weights that are served."""
+    groups_per_batch: int
+
+
+class TrainWaits(Occurrence, frozen=True, kw_only=True, tag="train.waits"):
+    """A training loop waits for something from now on, on its way to a step."""
+
+    what: LoopWait
+    step: int
+    """The one on its way: servers load its weights at the end."""
+    ready: int
+    """Groups that wait for a step."""
+
+
+class GroupCollected(OfJob, frozen=True, kw_only=True, tag="train.group"):
+    """A group of training is closed, and judged by whether it can be learned from."""
+
+    task: str
+    use: GroupUse
+    ready: int
+
+
+class StepTaken(Occurrence, frozen=True, kw_only=True, tag="step.taken"):
+    """A step of training was taken, and its weights are saved."""
+
+    step: int
+    reward: float
+    """The mean over all members that it was taken on."""
+    lag_p50: float
+    lag_p95: float
+    lag_max: int
+    groups: int
+    no_signal: int = 0
+    """Groups since the step before that could not be learned from."""
+    withheld: int = 0
+    failed: int = 0
+    sequences: int = 0
+    served: int = 0
+    """The version that was served meanwhile."""
+    seconds: dict[str, float] = msgspec.field(default_factory=dict)
+    """By part: refresh (of the step before), generate, hold, train, save."""
+    measures: dict[str, float] = msgspec.field(default_factory=dict)
+    """What the trainer tells: loss, kl, entropy, gradient_norm, ..., tokens."""
+
+
+class StepFailed(Occurrence, frozen=True, kw_only=True, tag="step.failed"):
+    """A step could not be taken, or not be saved; it is taken again, unless it was the third time."""
+
+    step: int
+    failures: int
+    """In a row."""
+    reason: str
+
+
+class EvaluationBegun(OfJob, frozen=True, kw_only=True, tag="evaluation.begun"):
+    """An evaluation of a training run begins, the baseline included; its round is the step."""
+
+    episodes: int
+
+
+class EvaluationEnded(OfJob, frozen=True, kw_only=True, tag="evaluation.ended"):
+    """An evaluation of a training run is whole."""
+
+    episodes: int
+    scored: int
+    successes: int
+    mean_score: float | None = None
+    versions: tuple[str, ...] = ()
+    """Of the weights that answered."""
+    seconds: float = 0.0
+
+
+class WeightsServed(Occurrence, frozen=True, kw_only=True, tag="weights.served"):
+    """The model's servers have the weights of a step."""
+
+    version: int
+    seconds: float
+
+
+class WeightsRefused(Occurrence, frozen=True, kw_only=True, tag="weights.refused"):
+    """The model's servers did not take the weights of a step, and go on with those that they have."""
+
+    version: int
+    served: int
+    reason: str
+
+
 class EventsSkipped(Occurrence, frozen=True, kw_only=True, tag="events.skipped"):
     """Whoever follows was too slow: so many events before this one were not sent."""
 
@@ -450,7 +575,9 @@ Event = (
     | DesktopState | DesktopBooted | DesktopReset | DesktopStopped | DesktopDied | DesktopReaped
     | DesktopNotBooted | DesktopBroken | DesktopUnstoppable
     | LeaseGranted | LeaseRefused | LeaseReleased | LeaseTaken
-    | WorkerStarted | WorkerDied | WorkerLogged | EventsSkipped
+    | WorkerStarted | WorkerDied | WorkerLogged
+    | TrainStarted | TrainWaits | GroupCollected | StepTaken | StepFailed | EvaluationBegun | EvaluationEnded
+    | WeightsServed | WeightsRefused | EventsSkipped
 )  # fmt: skip
 
 

@@ -89,7 +89,8 @@ def test_the_same_task_in_two_jobs_is_no_sample_of_it() -> None:
     episodes = [episode(task, float(task == "a"), phase=job) for task in ("a", "b") for job in ("one", "two")]
     summary = summarise(4, episodes)
     assert summary.samples == 1
-    assert summary.overall.over_scored.method is Method.WILSON
+    assert [part.over_scored.method for part in summary.phases] == [Method.WILSON, Method.WILSON]
+    assert summary.overall.over_scored.value is None, "jobs are not mixed into one rate"
     assert not [note for note in summary.notes if "several samples" in note]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from deskroll.errors import DeskrollError, ModelError, Untrainable
+from deskroll.events import EventSink
 from deskroll.models.scripted import Script
 from deskroll.rollout.config import Resources
 from deskroll.rollout.runtime import Runtime
@@ -75,11 +76,12 @@ class Refusing(OwnPool):
     """Servers that do not take weights, so many times."""
 
     refuses = 0
+    error: DeskrollError = ModelError("no server takes it")
 
     async def reload(self, folder: Path) -> object:
         if self.refuses:
             self.refuses -= 1
-            raise ModelError("no server takes it")
+            raise self.error
         return await super().reload(folder)
 
 
@@ -92,14 +94,16 @@ class Training:
 
 @asynccontextmanager
 async def training(
-    folder: Path, *, script: Script = LUCK, pace: Pace | None = None, adapters: bool = False, **plan: Any
-) -> AsyncIterator[Training]:
+    folder: Path, *, script: Script = LUCK, pace: Pace | None = None, adapters: bool = False, env: str = "math",
+    resources: Resources | None = None, sink: EventSink | None = None, **plan: Any,
+) -> AsyncIterator[Training]:  # fmt: skip
     """All of it, ready to run; a folder that holds a run goes on. `adapters`: those are trained, not whole weights."""
     start = one_file(folder / "start")
     run = folder / "run"
     checkpoints, log = Checkpoints(run, save_every=10), TrainLog(run)
     told: list[str] = []
-    async with Runtime.open(Resources(backend="inline", num_rollouts=8), store=run) as runtime:
+    resources = resources or Resources(backend="inline", num_rollouts=8)
+    async with Runtime.open(resources, store=run, sink=sink) as runtime:
         checkpoints.begin(start)
         log.open()
         done = max((each.step for each in log.steps if checkpoints.is_whole(each.step)), default=0)
@@ -113,8 +117,8 @@ async def training(
             if adapters and done:
                 await pool.reload(checkpoints.folder(done))
             model = {"name": "policy", "pool": pool.address, "exact": True, "temperature": 1.0, "seed": 3}
-            spec = EpisodeSpec.model_validate({"env": "math", "model": model})
-            cold = EpisodeSpec.model_validate({"env": "math", "model": {**model, "temperature": 0.0}})
+            spec = EpisodeSpec.model_validate({"env": env, "model": model})
+            cold = EpisodeSpec.model_validate({"env": env, "model": {**model, "temperature": 0.0}})
             fields = {
                 "tasks": tasks(6), "spec": spec, "steps": 3, "pace": pace or Pace(groups_per_batch=2), "eval_every": 0,
                 "eval_tasks": tasks(3, "e"), "eval_spec": cold, "baseline": False, **plan,

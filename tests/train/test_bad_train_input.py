@@ -57,6 +57,7 @@ FLAGS = [
     flag("digits of another script", "--steps ５", "'--steps': '５' is no number"),
     flag("below its range", "--max-concurrent-rollouts 0", "--max-concurrent-rollouts: input should be greater than"),
     flag("a group of one", "--group_size 1", "group_size is 1: a score says something beside others of its group"),
+    flag("a name in no project", "--wandb-name first", "wandb_name names a run in a project; set wandb_project, too"),
     flag("no temperature", "--temperature 0", "--temperature: input should be greater than 0"),
     flag("a rate below 0", "--learning-rate -1", "--learning-rate: input should be greater than 0"),
     flag("too many at a time", "--max-concurrent-rollouts 99999", "is 399,996 episodes and desktops; set num_rollouts"),

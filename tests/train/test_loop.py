@@ -10,10 +10,25 @@ from pathlib import Path
 import pytest
 
 from deskroll.errors import DeskrollError, ModelError, Untrainable
+from deskroll.events import (
+    EvaluationBegun,
+    EvaluationEnded,
+    Event,
+    LoopWait,
+    StepFailed,
+    StepTaken,
+    TrainStarted,
+    TrainWaits,
+    WeightsRefused,
+    WeightsServed,
+    kind_of,
+)
 from deskroll.models.scripted import Script
+from deskroll.models.weights.refusal import CheckpointRefused, Refusal
 from deskroll.store import Run
+from deskroll.store.training import EvalRecord, StepRecord
 from deskroll.train.feed import NoSignal
-from deskroll.train.log import EvalRecord, StepRecord, TrainLog
+from deskroll.train.log import TrainLog
 from deskroll.train.staleness import Pace, Staleness
 from deskroll.types import Task
 from tests.rollout.conftest import script, until
@@ -57,6 +72,33 @@ async def test_baseline_and_evaluations_are_of_one_version_each(tmp_path: Path) 
     assert all((each.episodes, each.scored) == (3, 3) for each in evaluations)
     rounds = {(each.key.phase, each.key.round) for each in Run.open(tmp_path / "run").outcomes()}
     assert {each for each in rounds if each[0] != "train"} == {("baseline", 0), ("eval", 2), ("eval", 4), ("eval", 5)}
+
+
+async def test_what_it_does_is_told_as_events(tmp_path: Path) -> None:
+    async with training(tmp_path, baseline=True, eval_every=2, steps=2) as run:
+        told: list[Event] = []
+        for kind in (TrainStarted, TrainWaits, StepTaken, StepFailed, EvaluationBegun, EvaluationEnded, WeightsServed,
+                     WeightsRefused):  # fmt: skip
+            run.loop.runtime.hub.on(kind, told.append)
+        run.trainer.fails, run.servers.refuses = 1, 1
+        await run.loop.run()
+        status = run.loop.runtime.status()
+        records = run.loop.log.steps
+    steps = [each for each in told if not isinstance(each, TrainWaits)]
+    assert [kind_of(each) for each in steps if each.at and "evaluation" not in kind_of(each)] == [
+        "train.started", "step.failed", "step.taken", "weights.refused", "step.taken", "weights.served",
+    ]  # fmt: skip
+    assert [(each.step, each.reward) for each in told if isinstance(each, StepTaken)] == [
+        (each.step, each.reward) for each in records
+    ]  # fmt: skip
+    ended = [(each.phase, each.round, each.versions) for each in told if isinstance(each, EvaluationEnded)]
+    assert ended == [("baseline", 0, ("0",)), ("eval", 2, ("2",))]
+    waits = [each.what for each in told if isinstance(each, TrainWaits) and each.step == 2]
+    assert waits[-4:] == [LoopWait.TRAINER, LoopWait.CHECKPOINT, LoopWait.SERVERS, LoopWait.NOTHING]
+    assert status.training is not None
+    assert (status.training.step, status.training.version, status.training.over) == (2, 2, True)
+    assert status.training.failures == {"step": 1, "refresh": 1}
+    assert status.limit == "nothing is left to do"
 
 
 SLOW = Script.parse(
@@ -166,9 +208,10 @@ async def test_a_batch_that_no_try_would_mend_ends_it_at_once(tmp_path: Path) ->
     assert [each.step for each in steps_of(tmp_path)] == [1, 2, 3]
 
 
-async def test_servers_that_do_not_take_weights_go_on_with_the_old_ones(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [ModelError("none is up"), CheckpointRefused(Refusal.UNREADABLE, "it is no model")])
+async def test_servers_that_do_not_take_weights_go_on_with_the_old_ones(tmp_path: Path, error: DeskrollError) -> None:
     async with training(tmp_path, steps=4, pace=Pace(groups_per_batch=2, most_behind=1)) as run:
-        run.servers.refuses = 2
+        run.servers.refuses, run.servers.error = 2, error
         await run.loop.run()
     records = steps_of(tmp_path)
     assert [(each.step, each.served) for each in records] == [(1, 0), (2, 0), (3, 0), (4, 3)]

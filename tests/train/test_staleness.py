@@ -40,6 +40,7 @@ class World:
         self.running: list[tuple[int, Task, int, int]] = []
         """When it ends, task, round, version that it was begun with."""
         self.lags: list[int] = []
+        self.drawn: set[tuple[int, str]] = set()
         self.trained: Counter[tuple[int, str]] = Counter()
         self.withheld = 0
         self.most = 0
@@ -56,6 +57,7 @@ class World:
                 batch = begin.result()
                 span = 30 if batch.tasks[0].id == self.slow else self.dice.randint(1, 6)
                 self.running.append((self.now + span, batch.tasks[0], batch.round, self.feed.version))
+                self.drawn.add((batch.round, batch.tasks[0].id))
                 self.most = max(self.most, self.feed.outstanding)
                 begin = asyncio.ensure_future(anext(source))
                 continue
@@ -113,6 +115,9 @@ async def test_a_slow_task_is_trained_on_as_often_as_it_is_drawn(staleness: Stal
     await world.live(100, signal=1.0)
     share = sum(count for (_, task), count in world.trained.items() if task == "t3") / world.trained.total()
     assert abs(share - 1 / 8) < 0.02
+    under_way = {(round_, task.id) for _, task, round_, _ in world.running}
+    left = world.drawn - set(world.trained) - under_way
+    assert len(left) == world.feed.waiting, "every other one that was drawn was trained on"
 
 
 async def test_nothing_but_groups_without_signal_ends_it_with_what_to_change() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -91,6 +92,15 @@ def test_from_nothing_to_the_last_step(place: Path, env: dict[str, str]) -> None
     assert "4 of 4 steps taken" in ended.stdout
     assert "[Concurrency] Set max concurrent rollouts to 8" in ended.stderr
     check_run(place, 4)
+    last = ended.stderr.splitlines()[-2]
+    assert re.match(r"step 4/4 \| reward 0\.\d+ \| eval after step 4: .* \| version 4 \| lag \d", last)
+    assert "success" not in ended.stderr, "phases are not mixed into one rate"
+    report = [sys.executable, "-m", "deskroll", "report", "run", "--train-csv", "-"]
+    rows = subprocess.run(report, cwd=place, env=env, capture_output=True, text=True, timeout=80, check=True).stdout
+    named = [row.split(",")[:3] for row in rows.splitlines()]
+    evaluated = [row for row in named if row[0] != "train"][1:]
+    assert evaluated == [["baseline", "0", "0"], ["eval", "2", "2"], ["eval", "4", "4"]]
+    assert [row[1] for row in named if row[0] == "train"] == ["1", "2", "3", "4"]
     assert sorted(path.name for path in (place / "run/weights").iterdir()) == ["step_0", "step_3", "step_4"]
     again = run_to_end(place, env, "--resume", "run", "--json")
     assert again.returncode == 0, again.stderr

@@ -31,10 +31,11 @@ _LINE_S = 10.0
     epilog="\b\nExamples:\n"
     "  deskroll export results/my-run --to osworld --output osworld-results\n"
     "  deskroll export results/my-run --to parquet --output tables --screens\n"
+    "  deskroll export results/my-run --to verl --output verl --image-token 151655\n"
     "  deskroll export results/my-run --to video --output films --task note"
 )
 @click.argument("run")
-@click.option("--to", required=True, type=click.Choice(["osworld", "parquet", "video"]), help="The layout.")
+@click.option("--to", required=True, type=click.Choice(["osworld", "parquet", "verl", "video"]), help="The layout.")
 @click.option(
     "--output", required=True, metavar="DIR",
     help="The folder to write: an empty or new one, or that of the same export, broken off.",
@@ -42,6 +43,10 @@ _LINE_S = 10.0
 @click.option("--task", "tasks", multiple=True, metavar="ID", help="Only this task. May be repeated.")
 @click.option("--model-name", metavar="NAME", help="osworld: the model's folder. Default: the run's model.")
 @click.option("--screens", is_flag=True, help="parquet: put the screens themselves into screens.parquet.")
+@click.option(
+    "--image-token", "image_tokens", multiple=True, type=int, metavar="ID",
+    help="verl: the token id of which prompts hold a run for each picture. May be repeated.",
+)  # fmt: skip
 @click.option(
     "--seconds-a-step", nargs=2, type=RealRange(0.05, 3600), metavar="SHORTEST LONGEST",
     help="video: a screen is shown as long as its step took, within these. Default: 0.5 5.",
@@ -57,12 +62,13 @@ def export(  # noqa: PLR0913  (one parameter an option)
     tasks: tuple[str, ...],
     model_name: str | None,
     screens: bool,
+    image_tokens: tuple[int, ...],
     seconds_a_step: tuple[float, float] | None,
     fps: float | None,
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write the outcomes of RUN in another layout: OSWorld's result tree, Parquet tables, or a video of each episode.
+    """Write the outcomes of RUN in another layout: OSWorld's result tree, Parquet tables, verl's, or videos.
 
     RUN is the folder of a run, finished or not. An export that was broken off goes on when the same command is given
     again. Exit code 0: all of it was written; 1: some episodes could not be read; 2: bad input.
@@ -71,7 +77,9 @@ def export(  # noqa: PLR0913  (one parameter an option)
     from deskroll.export.output import Mark  # noqa: PLC0415
     from deskroll.store import Run, find_run  # noqa: PLC0415
 
-    _check_options(to, model_name=model_name, screens=screens, seconds_a_step=seconds_a_step, fps=fps)
+    _check_options(
+        to, model_name=model_name, screens=screens, image_token=image_tokens, seconds_a_step=seconds_a_step, fps=fps
+    )
     opened = Run.open(find_run(run))
     for each in opened.damage:
         click.echo(plain(each, 500), err=True)
@@ -80,10 +88,13 @@ def export(  # noqa: PLR0913  (one parameter an option)
     options = {
         "task": " ".join(sorted(tasks)), "model-name": model_name or "", "screens": "yes" if screens else "",
         "seconds-a-step": "{:g} {:g}".format(*seconds_a_step) if seconds_a_step else "",
-        "fps": f"{fps:g}" if fps else "",
+        "fps": f"{fps:g}" if fps else "", "image-token": " ".join(map(str, sorted(image_tokens))),
     }  # fmt: skip
     mark = Mark(run_id=opened.info.run_id, to=to, options={name: value for name, value in options.items() if value})
-    work = _work(to, opened, model_name, seconds_a_step, fps, screens=screens)
+    if to == "verl":
+        work = _verl_work(image_tokens)
+    else:
+        work = _work(to, opened, model_name, seconds_a_step, fps, screens=screens)
     with Output.open(folder, mark, force=force) as place, _progress() as tell:
         exported = work(chosen, place, tell)
     _tell(exported, as_json=as_json)
@@ -92,7 +103,9 @@ def export(  # noqa: PLR0913  (one parameter an option)
 
 def _check_options(to: str, **given: object) -> None:
     """An option of another layout would have no effect."""
-    belongs = {"model_name": "osworld", "screens": "parquet", "seconds_a_step": "video", "fps": "video"}
+    belongs = {
+        "model_name": "osworld", "screens": "parquet", "image_token": "verl", "seconds_a_step": "video", "fps": "video",
+    }  # fmt: skip
     for name, value in given.items():
         if value and belongs[name] != to:
             raise click.UsageError(f"--{name.replace('_', '-')} belongs to --to {belongs[name]}")
@@ -144,6 +157,12 @@ def _work(
     return lambda chosen, place, tell: export_folders(chosen, layout, place, to, tell)
 
 
+def _verl_work(image_tokens: tuple[int, ...]) -> Callable[[Chosen, Output, Tell], Exported]:
+    from deskroll.train.verl_tables import export_verl  # noqa: PLC0415
+
+    return lambda chosen, place, tell: export_verl(chosen, place, tell, image_token=image_tokens or None)
+
+
 def _model(run: Run) -> str:
     """What the model's folder is called: no path of a script, and the agent where no model was asked."""
     config = run.info.config
@@ -188,7 +207,7 @@ def _tell(exported: Exported, *, as_json: bool) -> None:
     parts = [
         f"{counted(exported.written, 'episode')} written",
         f"{exported.kept} there already" if exported.kept else "",
-        f"{exported.empty} without screens" if exported.empty else "",
+        f"{exported.empty} without {'a score' if exported.to == 'verl' else 'screens'}" if exported.empty else "",
         f"{len(exported.problems)} could not be read" if exported.problems else "",
     ]
     click.echo(f"{', '.join(filter(None, parts))}: {plain(exported.output, 4096)}")

@@ -15,14 +15,21 @@ from deskroll.errors import InputError, plain
 from deskroll.host.home import expand_home
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deskroll.report.results import Results
+    from deskroll.report.summary import Summary
 
 _FILE = LocalPath(dir_okay=False)
+_TABLES = ("csv_file", "train_file")
+"""What may go to standard output."""
+_FLAGS = {"csv_file": "--csv", "html_file": "--html", "train_file": "--train-csv", "png_file": "--png"}
 
 
 @click.command(
     epilog="\b\nExamples:\n  deskroll report results\n"
-    "  deskroll report results/my-run --html report.html --csv episodes.csv"
+    "  deskroll report results/my-run --html report.html --csv episodes.csv\n"
+    "  deskroll report results/my-training --png curves.png --train-csv curves.csv"
 )
 @click.argument("run", shell_complete=complete_run)
 @json_option
@@ -36,41 +43,82 @@ _FILE = LocalPath(dir_okay=False)
     help="Which screens the page holds: all as they are, all made small, the last of each episode, or none; it links "
     "the run's own in any case. Default: small; with more than 50 episodes, last.",
 )  # fmt: skip
-def report(run: str, as_json: bool, csv_file: Path | None, html_file: Path | None, screens: str | None) -> None:
+@click.option(
+    "--train-csv", "train_file", type=_FILE,
+    help="Of a training run: write one row a step and one an evaluation; -: to standard output, and nothing else.",
+)  # fmt: skip
+@click.option("--png", "png_file", type=_FILE, help="Of a training run: write a picture of its curves.")
+def report(run: str, as_json: bool, screens: str | None, **files: Path | None) -> None:
     """Say what RUN came to: success over attempted and over scored, failures, time and cost.
 
     RUN is the folder of a run, finished or not, or the folder that runs are kept in: then it is the newest one in it.
-    --json prints what summary.json holds.
+    Of a training run: its baseline, its evaluations and its steps. --json prints what summary.json holds.
     """
     from deskroll.report import terminal  # noqa: PLC0415
     from deskroll.report.results import Results  # noqa: PLC0415
-    from deskroll.report.rows import episodes_csv, write_text  # noqa: PLC0415
 
-    if as_json and str(csv_file) == "-":
-        raise InputError("--json and --csv - both write to standard output: give one of them a file, or leave it out")
-    if screens is not None and html_file is None:
+    told = _told(as_json, files)
+    if screens is not None and files["html_file"] is None:
         raise InputError("--screens is about the page: give --html FILE as well")
     results = Results.read(run, newest=True)
     _tell_which(run, results)
     summary = results.summary()
-    if csv_file is not None and str(csv_file) != "-":
-        write_text(csv_file, episodes_csv(results))
-    if html_file is not None:
-        from deskroll.report.html import write_html  # noqa: PLC0415
-        from deskroll.report.screens import Screens  # noqa: PLC0415
-
-        write_html(results, summary, html_file, Screens(screens) if screens else None)
-    if str(csv_file) == "-":
-        click.echo(episodes_csv(results), nl=False)
+    made = _write(results, summary, files, screens)
+    if told:
+        click.echo(made[told], nl=False)
         return
     if as_json:
         print_json(summary)
         return
     console = terminal.console()
     console.print(terminal.report(results.name, results.state, summary, console.width))
-    for written in (csv_file, html_file):
-        if written is not None:
-            click.echo(f"wrote {plain(str(written), 4096)}")
+    for name in _FLAGS:
+        if files[name] is not None:
+            click.echo(f"wrote {plain(str(files[name]), 4096)}")
+
+
+def _told(as_json: bool, files: Mapping[str, Path | None]) -> str:
+    """Which file is standard output; empty: none."""
+    told = [name for name in _FLAGS if str(files[name]) == "-"]
+    flags = ["--json"] * as_json + [f"{_FLAGS[name]} -" for name in told]
+    if len(flags) > 1:
+        raise InputError(
+            f"{flags[0]} and {flags[1]} both write to standard output: give one of them a file, or leave it out"
+        )
+    if wrong := [name for name in told if name not in _TABLES]:
+        raise InputError(f"{_FLAGS[wrong[0]]} needs a file, not standard output")
+    return told[0] if told else ""
+
+
+def _write(results: Results, summary: Summary, files: Mapping[str, Path | None], screens: str | None) -> dict[str, str]:
+    """Write what is asked for; what goes to standard output is returned, by its parameter."""
+    from deskroll.report.rows import episodes_csv, write_text  # noqa: PLC0415
+    from deskroll.report.train_rows import training_csv  # noqa: PLC0415
+
+    wanted = {name: path for name, path in files.items() if path is not None}
+    made = {}
+    if "csv_file" in wanted:
+        made["csv_file"] = episodes_csv(results)
+    for name in sorted({"train_file", "png_file"} & set(wanted)):
+        if summary.training is None:
+            raise InputError(f"{plain(results.run.root)} is no training run, and {_FLAGS[name]} is about those")
+        if name == "train_file":
+            made[name] = training_csv(summary.training)
+        else:
+            from deskroll.report.curves import curves  # noqa: PLC0415
+            from deskroll.report.picture import write_picture  # noqa: PLC0415
+            from deskroll.report.train_terminal import in_words  # noqa: PLC0415
+
+            write_picture(curves(summary.training), f"{results.name} · {in_words(summary.training)}", wanted[name])
+    for name, text in made.items():
+        if str(wanted[name]) != "-":
+            write_text(wanted[name], text)
+    if "html_file" in wanted:
+        from deskroll.report.html import write_html  # noqa: PLC0415
+        from deskroll.report.screens import Screens  # noqa: PLC0415
+
+        write_html(results, summary, wanted["html_file"], Screens(screens) if screens else None)
+    return made
 
 
 @click.command(epilog="\b\nExample:\n  deskroll stats results/repeat-*")

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from deskroll.cli.options import print_json
-from deskroll.conduct.view import span
+from deskroll.conduct.times import span
 from deskroll.desktops.providers import make_provider
 from deskroll.host.console import PlainConsole
 from deskroll.report.words import counted

@@ -14,6 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from deskroll.agents import NO_MODEL, agent_kind, agents_model
+from deskroll.conduct.times import span
+from deskroll.conduct.train_view import add_training, train_head, train_line
 from deskroll.errors import plain
 from deskroll.report.intervals import wilson
 from deskroll.report.words import counted
@@ -91,14 +93,16 @@ def _tell_death(display: asyncio.Task[None]) -> None:
 
 def line(status: RunStatus) -> str:
     """How it stands, in one line."""
-    standing = status.standing
-    parts = [
-        _done(status),
-        f"success {success(status)}" if standing.scored else "",
-        f"{status.in_flight} in flight",
-        f"limit: {status.limit}",
-        status.used_up,
-    ]
+    if status.training is not None:
+        parts = [train_line(status, status.training)]
+    else:
+        parts = [
+            _done(status),
+            f"success {success(status)}" if status.standing.scored else "",
+            f"{status.in_flight} in flight",
+            f"limit: {status.limit}",
+        ]
+    parts.append(status.used_up)
     parts.extend(f"! {each}" for each in status.attention[:3])
     return " | ".join(each for each in parts if each)
 
@@ -141,24 +145,14 @@ def success(status: RunStatus) -> str:
 
 def progress(status: RunStatus) -> Group:
     """The live picture: what is done, how well, who is busy with what, what limits, what is stuck."""
-    standing = status.standing
-    elapsed = status.at - status.started_at
-    head = Table.grid(padding=(0, 1))
-    head.add_row(
-        ProgressBar(
-            total=max(standing.planned, 1),
-            completed=standing.done,
-            width=40,
-            complete_style=_colour(status),
-            finished_style=_colour(status),
-        ),
-        Text(f"{standing.done}/{standing.planned}" if standing.planned else _unplanned(status), style="bold"),
-        Text(_times(status, elapsed), style="dim"),
-    )
+    standing, training = status.standing, status.training
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    table.add_row("success", success(status) or _no_score(status))
+    if training is None:
+        table.add_row("success", success(status) or _no_score(status))
+    else:
+        add_training(table, training, status.at)
     if standing.unscored:
         table.add_row("unscored", Text(_counts(standing.unscored), style="yellow" if standing.failed else ""))
     if standing.retried:
@@ -171,11 +165,32 @@ def progress(status: RunStatus) -> Group:
     table.add_row("limit", Text(status.limit))
     if status.service is not None:
         _add_service(table, status.service, status.at)
-    parts: list[RenderableType] = [head, table]
+    parts: list[RenderableType] = [
+        train_head(status, training) if training and training.steps else _head(status),
+        table,
+    ]
     parts.extend(Text(f"! {each}", style="bold red") for each in status.attention[:5])
     if status.stopping:
         parts.append(Text(f"{status.used_up or 'stopping'}: nothing more is started", style="yellow"))
     return Group(*parts)
+
+
+def _head(status: RunStatus) -> Table:
+    """The bar: episodes of those that are planned."""
+    standing = status.standing
+    head = Table.grid(padding=(0, 1))
+    head.add_row(
+        ProgressBar(
+            total=max(standing.planned, 1),
+            completed=standing.done,
+            width=40,
+            complete_style=_colour(status),
+            finished_style=_colour(status),
+        ),
+        Text(f"{standing.done}/{standing.planned}" if standing.planned else _unplanned(status), style="bold"),
+        Text(_times(status, status.at - status.started_at), style="dim"),
+    )
+    return head
 
 
 def _add_service(table: Table, service: ServiceStatus, now: float) -> None:
@@ -334,13 +349,3 @@ def _model(config: RunConfig) -> str:
         return f"none: agent {config.agent} asks no model"
     place = agents_model(kind, model).place(model)
     return f"{model.name} at {place}" if place else model.name
-
-
-def span(seconds: float) -> str:
-    """A time, as people say it."""
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02} s"
-    return f"{minutes // 60} h {minutes % 60:02} min"

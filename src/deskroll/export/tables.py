@@ -72,7 +72,7 @@ def export_tables(chosen: Chosen, output: Output, tell: Tell, *, screens: bool =
     names = {name: f"{name}.parquet" for name in schemas}
     problems: list[str] = []
     with ExitStack() as stack:
-        tables = {name: stack.enter_context(_Table(output.part(names[name]), schemas[name])) for name in schemas}
+        tables = {name: stack.enter_context(TableFile(output.part(names[name]), schemas[name])) for name in schemas}
         for number, (episode, attempt) in enumerate(chosen):
             tell(number, len(chosen.episodes))
             tables["episodes"].add(_episode_row(chosen.run.info.run_id, episode))
@@ -94,7 +94,7 @@ def export_tables(chosen: Chosen, output: Output, tell: Tell, *, screens: bool =
     )  # fmt: skip
 
 
-class _Table:
+class TableFile:
     """One file, written a few thousand rows at a time."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
@@ -102,7 +102,7 @@ class _Table:
         self._rows: list[Row] = []
         self._size = 0
 
-    def __enter__(self) -> _Table:
+    def __enter__(self) -> TableFile:
         with writing(self._path):
             self._writer = parquet.ParquetWriter(self._path, self._schema, compression="zstd")
         return self

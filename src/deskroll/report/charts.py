@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from deskroll.errors import plain
 from deskroll.report import words
+from deskroll.report.curves import Curves, curves
 from deskroll.report.outcome import Outcome, outcome_of
 from deskroll.report.stats import NO_DOMAIN
 from deskroll.report.summary import Summary
@@ -34,6 +35,8 @@ class Charts(Record, frozen=True):
     timeline: Timeline
     scores: Bars
     steps: Bars
+    training: Curves | None
+    """Of a training run."""
 
 
 def charts(
@@ -46,12 +49,19 @@ def charts(
         timeline=timeline(changes, episodes, starts),
         scores=_scores(episodes),
         steps=_steps(episodes),
+        training=curves(summary.training) if summary.training else None,
     )
 
 
 def _outcomes(summary: Summary, episodes: Iterable[Episode]) -> Bars:
-    counts: Counter[tuple[str, str]] = Counter((each.domain or NO_DOMAIN, outcome_of(each).value) for each in episodes)
-    rows = sorted(summary.domains, key=lambda row: (-(row.planned or row.attempted), row.name))[:MAX_DOMAINS]
+    """By domain; by phase, where there are several."""
+    by_phase = bool(summary.phases)
+    counts: Counter[tuple[str, str]] = Counter(
+        (each.key.phase if by_phase else each.domain or NO_DOMAIN, outcome_of(each).value) for each in episodes
+    )
+    rows = sorted(summary.phases or summary.domains, key=lambda row: (-(row.planned or row.attempted), row.name))[
+        :MAX_DOMAINS
+    ]
     parts: dict[str, list[float]] = {
         _name(outcome): [counts[row.name, outcome.value] for row in rows] for outcome in Outcome
     }

@@ -28,6 +28,8 @@ from deskroll.report.results import Results
 from deskroll.report.rows import write_text
 from deskroll.report.screens import Screens
 from deskroll.report.summary import Summary
+from deskroll.report.train_terminal import in_words
+from deskroll.store.training import TRAIN
 
 ALL_UP_TO = 50
 """With more episodes than this, the page holds only the last screen of each unless more are asked for, and links what
@@ -68,6 +70,8 @@ def render(results: Results, summary: Summary, screens: Screens | None = None, b
         version=__version__,
         now=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         words=words,
+        how_far=in_words(summary.training) if summary.training else "",
+        shown_phases=[each for each in summary.phases if summary.training is None or each.name == TRAIN],
     )  # fmt: skip
 
 

@@ -10,16 +10,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import yaml
+
 from deskroll.errors import InputError, StoreError
 from deskroll.report.made_of import made_of
 from deskroll.report.stats import Plan, summarise
-from deskroll.report.summary import Summary
+from deskroll.report.summary import Summary, Training
 from deskroll.report.timeline import Start, starts_of
+from deskroll.report.training import training_of
 from deskroll.report.words import counted
 from deskroll.store import Run, RunInfo, find_run, paths
 from deskroll.store.index import GroupKey, group_of
 from deskroll.store.journal import Closed, CloseReason, DesktopChanged, Failed, GroupClosed, Opened, Sealed, Started
 from deskroll.store.results import known_questions
+from deskroll.store.training import TrainRecord, read_training
 from deskroll.types import Episode, EpisodeKey
 
 _log = logging.getLogger(__name__)
@@ -46,6 +51,8 @@ class Results:
     """From when to when each coordinator had it."""
     questions: dict[GroupKey, str] = field(default_factory=dict)
     """What the task of each group says, as far as it is known."""
+    trained: list[TrainRecord] = field(default_factory=list)
+    """Steps and evaluations of a training run."""
 
     @classmethod
     def read(cls, path: str | Path, *, newest: bool = False) -> Results:
@@ -74,6 +81,7 @@ class Results:
             changes=changes,
             starts=_starts(run, changes, outcomes + retried),
             questions=known_questions(run.storage),
+            trained=read_training(run.storage),
         )
 
     @property
@@ -100,7 +108,20 @@ class Results:
         groups = [
             str(each.end) for each in self.run.index.groups.values() if isinstance(each, GroupClosed) and each.end
         ]
-        return summarise(self.planned, self.outcomes, plan=self.plan, retried=self.retried, groups=groups, whole=whole)
+        found = summarise(self.planned, self.outcomes, plan=self.plan, retried=self.retried, groups=groups, whole=whole)
+        return msgspec.structs.replace(found, training=self._training()) if self.is_training else found
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it is a training run, begun or over."""
+        return bool(self.trained) or self.run.storage.exists(paths.TRAIN_CONFIG)
+
+    def _training(self) -> Training:
+        most = self.settings.get("num_rollouts")
+        return training_of(
+            self.trained, self.outcomes, [*self.outcomes, *self.retried], self.changes, self.starts,
+            wanted=_wanted_steps(self.run), num_rollouts=most if isinstance(most, int) else None,
+        )  # fmt: skip
 
 
 def _plan(run: Run) -> list[Plan]:
@@ -108,6 +129,18 @@ def _plan(run: Run) -> list[Plan]:
     for each in run.index.planned:
         counts[each.phase, each.domain] += each.samples
     return [Plan(phase=phase, domain=domain, episodes=number) for (phase, domain), number in counts.items()]
+
+
+def _wanted_steps(run: Run) -> int | None:
+    """How many steps a training run was to take, as its settings say; the report does without, where they are lost."""
+    if not run.storage.exists(paths.TRAIN_CONFIG):
+        return None
+    try:
+        kept = yaml.safe_load(run.storage.read(paths.TRAIN_CONFIG))
+    except (yaml.YAMLError, UnicodeDecodeError):
+        return None
+    steps = kept.get("steps") if isinstance(kept, dict) else None
+    return steps if isinstance(steps, int) else None
 
 
 def _check_begun(run: Run) -> None:

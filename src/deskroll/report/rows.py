@@ -35,7 +35,7 @@ Cell = str | int | float | None
 def episodes_csv(results: Results) -> str:
     """One row an episode, in order; an empty cell where there is nothing (an unscored episode's score)."""
     ordered = sorted(results.outcomes, key=lambda episode: episode.key)
-    return _csv(EPISODE_COLUMNS, (_episode(episode, results) for episode in ordered))
+    return csv_text(EPISODE_COLUMNS, (_episode(episode, results) for episode in ordered))
 
 
 def _episode(episode: Episode, results: Results) -> Sequence[Cell]:
@@ -56,7 +56,7 @@ def _episode(episode: Episode, results: Results) -> Sequence[Cell]:
 def changes_file(comparison: Comparison, path: Path) -> str:
     """The differing tasks of a comparison, as the suffix of the file says: .csv or .json."""
     if path.suffix.lower() == ".csv":
-        return _csv(CHANGE_COLUMNS, map(_change, comparison.changes))
+        return csv_text(CHANGE_COLUMNS, map(_change, comparison.changes))
     if path.suffix.lower() == ".json":
         return msgspec.json.format(msgspec.json.encode(comparison), indent=2).decode() + "\n"
     raise InputError(f"{path}: the suffix says what is written: use .json or .csv")
@@ -73,7 +73,8 @@ def _side(side: Side | None) -> tuple[Cell, ...]:
     return (side.score, side.samples, side.scored, " ".join(side.unscored_by), side.answer)
 
 
-def _csv(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
+    """Rows as CSV, safe for spreadsheets."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)

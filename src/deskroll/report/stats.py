@@ -12,6 +12,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
+
 from deskroll.errors import FailureClass, plain
 from deskroll.report.consumption import consumption, time_under_way
 from deskroll.report.intervals import FLAT, Interval, clustered_rate, mean_interval, student_interval
@@ -58,19 +60,21 @@ def summarise(
     samples = max(map(len, by_group(ended).values()), default=0)
     overall = tally("all", planned, ended)
     phases = _parts(ended, lambda episode: episode.key.phase, [(each.phase, each.episodes) for each in shares])
+    mixed = len(phases) > 1
+    domains = _parts(
+        ended,
+        lambda episode: episode.domain or NO_DOMAIN,
+        [(each.domain or NO_DOMAIN, each.episodes) for each in shares],
+    )
     return Summary(
         finished=whole and len(ended) >= planned,
-        overall=overall,
-        domains=_parts(
-            ended,
-            lambda episode: episode.domain or NO_DOMAIN,
-            [(each.domain or NO_DOMAIN, each.episodes) for each in shares],
-        ),
-        phases=phases if len(phases) > 1 else (),
+        overall=_unrated(overall) if mixed else overall,
+        domains=tuple(map(_unrated, domains)) if mixed else domains,
+        phases=phases if mixed else (),
         tasks=len(by_task(outcomes)),
         samples=samples,
         groups=dict(Counter(groups).most_common()) if samples > 1 else {},
-        pass_at_k=pass_at_k(outcomes),
+        pass_at_k=() if mixed else pass_at_k(outcomes),
         stops=dict(Counter("given up" if each.given_up else each.stop.value for each in ended).most_common()),
         failures=failure_counts(outcomes, failed),
         no_score=_no_score(outcomes),
@@ -80,7 +84,7 @@ def summarise(
         consumption=consumption(attempts),
         wall_s=wall,
         episodes_per_minute=len(outcomes) / wall * 60 if wall > 0 else None,
-        notes=tuple(_notes(overall, whole)),
+        notes=tuple(_notes(overall, whole, mixed)),
     )
 
 
@@ -113,6 +117,12 @@ def tally(name: str, planned: int | None, episodes: Sequence[Episode]) -> Tally:
         over_scored=_rate(list(won.values())),
         mean_score=_mean_score(list(scored.values())),
     )
+
+
+def _unrated(part: Tally) -> Tally:
+    """The counts of a part alone."""
+    nothing = _estimate(None, None, Method.NONE)
+    return msgspec.structs.replace(part, over_attempted=nothing, over_scored=nothing, mean_score=nothing)
 
 
 def _mean_score(tasks: list[list[float]]) -> Estimate:
@@ -203,7 +213,7 @@ def _is_compared(score: Score) -> bool:
     return (score.found, score.expected) != (None, None)
 
 
-def _notes(overall: Tally, whole: bool) -> Iterable[str]:
+def _notes(overall: Tally, whole: bool, mixed: bool) -> Iterable[str]:
     if not whole:
         yield "Not all episodes of the run are planned yet: what is shown is a part of it."
     ended = overall.attempted + overall.given_up
@@ -229,6 +239,8 @@ def _notes(overall: Tally, whole: bool) -> Iterable[str]:
             f"{counted(overall.given_up, 'episode')} {were} given up by the group's policy, and {they} neither as "
             "attempted nor as scored."
         )
+    if mixed:
+        yield "The run has several phases, each of which has its own rates: over all of them there is none."
     if overall.over_attempted.method is Method.WILSON_BY_TASK:
         yield (
             "Tasks have several samples, which are not independent: the intervals are those of clusters, one a task, "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 
+from deskroll.store.training import StepReport
 from deskroll.types import Record
 
 
@@ -137,13 +138,96 @@ class Consumption(Record, frozen=True):
     """Different desktops that were used."""
 
 
+class Evaluation(Record, frozen=True):
+    """One evaluation of a training run, the baseline included."""
+
+    phase: str
+    step: int
+    """After how many steps."""
+    versions: tuple[str, ...]
+    """Of the weights that answered."""
+    whole: bool
+    """Whether all of its episodes have an outcome."""
+    outcomes: Tally
+    elapsed_s: float | None
+    """When it had ended: time under way, without pauses between starts; null where it is not whole."""
+    seconds: float | None
+    held_s: float | None
+    """How long the step after it waited for it; null where there is none."""
+
+    @property
+    def score(self) -> Estimate:
+        """Its mean score; where scores are 0 and 1, that is the success rate, whose interval is the better one."""
+        mean, rate = self.outcomes.mean_score, self.outcomes.over_scored
+        return rate if rate.value == mean.value else mean
+
+
+class Use(Record, frozen=True):
+    """How busy all was for some time."""
+
+    episodes: dict[str, float]
+    """The mean number of episodes in flight, by phase."""
+    trainer: float
+    """The share of the time in which the trainer took steps and saved them."""
+    desktops: float | None
+    """The share of the time of all desktops that were alive in which they were leased; null: there were none."""
+
+
+class TrainStep(Record, frozen=True):
+    """One step of training."""
+
+    step: int
+    at: float
+    elapsed_s: float
+    """When it was taken: time under way since the beginning of the run, without pauses between starts."""
+    reward: float
+    groups: int
+    no_signal: int
+    withheld: int
+    failed: int
+    sequences: int
+    lag_p50: float
+    lag_p95: float
+    lag_max: int
+    served: int
+    """The version that was served meanwhile."""
+    seconds: dict[str, float]
+    """refresh (of the step before), generate, hold (for an evaluation to end), train, save."""
+    report: StepReport
+    use: Use
+    """Since the step before."""
+
+
+class Window(Record, frozen=True):
+    """A part of the time that the run was under way."""
+
+    start_s: float
+    end_s: float
+    use: Use
+
+
+class Training(Record, frozen=True):
+    """What a training run came to."""
+
+    wanted: int | None
+    """Steps that were to be taken; null where that is not known."""
+    num_rollouts: int | None
+    """The most episodes in flight."""
+    evaluations: tuple[Evaluation, ...]
+    steps: tuple[TrainStep, ...]
+    windows: tuple[Window, ...]
+    """All of the time, in parts of equal length."""
+
+
 class Summary(Record, frozen=True):
     """Everything that a run came to."""
 
     finished: bool
     """Whether every planned episode has an outcome."""
     overall: Tally
+    """With several phases, counts alone: a rate over different phases would be one of nothing."""
     domains: tuple[Tally, ...]
+    """The same."""
     phases: tuple[Tally, ...]
     """The phases of the run (baseline, evaluation ...); empty where there is one only."""
     tasks: int
@@ -152,7 +236,7 @@ class Summary(Record, frozen=True):
     groups: dict[str, int]
     """How groups ended (complete, no_signal, ...); empty where every task has a single sample."""
     pass_at_k: tuple[PassAtK, ...]
-    """Empty where every task has a single sample."""
+    """Empty where every task has a single sample, and with several phases."""
     stops: dict[str, int]
     failures: tuple[FailureCount, ...]
     no_score: dict[str, int]
@@ -169,6 +253,8 @@ class Summary(Record, frozen=True):
     episodes_per_minute: float | None
     notes: tuple[str, ...]
     """What a reader has to know to read the numbers right, in sentences."""
+    training: Training | None = None
+    """Of a training run."""
 
     @property
     def done(self) -> bool:

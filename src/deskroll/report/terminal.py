@@ -22,6 +22,8 @@ from deskroll.report.compare import Change, Comparison, Procedure, Side, shown_p
 from deskroll.report.grid import GAP, Column, fitting, narrowing, without
 from deskroll.report.repeats import Repeats, Scatter
 from deskroll.report.summary import FailureCount, Missed, PassAtK, StageTime, Summary, Tally
+from deskroll.report.train_terminal import training_parts
+from deskroll.store.training import TRAIN
 
 LONGEST_LIST = 40
 """Differing tasks that are shown; the file holds them all."""
@@ -69,11 +71,13 @@ def report(name: str, state: str, summary: Summary, width: int) -> Group:
         *(Text(note, style="dim") for note in summary.notes),
         *(Text(f"No score for {count:,}: {plain(why)}", style="dim") for why, count in summary.no_score.items()),
         Text(),
-        *_explained(_outcomes(summary, width)),
     ]
+    if summary.training is not None:
+        parts += [*training_parts(summary.training, width), Text()]
+    parts += _explained(_outcomes(summary, width))
     if summary.pass_at_k:
         parts += [Text(), _pass_at_k(summary.pass_at_k, width)]
-    if summary.missed:
+    if summary.missed and summary.training is None:
         parts += [Text(), _missed(summary.missed, width)]
     if summary.failures:
         parts += [Text(), _failures(summary.failures, width)]
@@ -155,8 +159,11 @@ def _side(side: Side | None) -> str:
 
 
 def _outcomes(summary: Summary, width: int) -> Table:
+    if summary.phases:
+        # Evaluations of a training run have rows of their own, each: together they are of several versions.
+        shown = [part for part in summary.phases if summary.training is None or part.name == TRAIN]
+        return _tallies("PHASE", [(part.name, part) for part in shown or summary.phases], width, bold=False)
     rows = [(part.name, part) for part in summary.domains]
-    rows += [(f"phase {part.name}", part) for part in summary.phases]
     return _tallies("DOMAIN", [*rows, ("all", summary.overall)], width, bold=True)
 
 

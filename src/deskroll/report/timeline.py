@@ -66,7 +66,7 @@ def starts_of(opened: Sequence[Opened], closed: Iterable[Closed], times: Sequenc
 
 def timeline(changes: Iterable[DesktopChanged], episodes: Sequence[Episode], starts: Sequence[Start] = ()) -> Timeline:
     """What each desktop did when: as the journal says, or else when episodes had them."""
-    spans, cuts = _joined(_spans(changes, starts) or _held(episodes), starts)
+    spans, cuts = _joined(spans_of(changes, starts) or _held(episodes), starts)
     if not spans:
         return Timeline(desktops=[], spans=[], seconds=0.0, left_out=0, cuts=[])
     names = list(dict.fromkeys(span.desktop for span in spans))
@@ -91,7 +91,7 @@ def timeline(changes: Iterable[DesktopChanged], episodes: Sequence[Episode], sta
     )
 
 
-def _spans(changes: Iterable[DesktopChanged], starts: Sequence[Start]) -> list[Span]:
+def spans_of(changes: Iterable[DesktopChanged], starts: Sequence[Start]) -> list[Span]:
     """From each change to the next one of the same desktop in the same start, or to the start's end."""
     ordered = sorted(changes, key=lambda change: change.at)
     latest = ordered[-1].at if ordered else 0.0

@@ -68,8 +68,11 @@ class ProcessContext:
         sink: EventSink | None = None,
         *,
         show_traces: bool = False,
+        model: ModelPlugin | None = None,
     ) -> None:
         self.setup = setup
+        self._handed = model
+        """An object that somebody else has opened, and closes."""
         self.storage = Storage.at(setup.storage)
         self.leases = leases
         self.sink = guarded(sink)
@@ -91,14 +94,15 @@ class ProcessContext:
         leases: Leases | None = None,
         sink: EventSink | None = None,
         show_traces: bool = False,
+        model: ModelPlugin | None = None,
     ) -> AsyncIterator[ProcessContext]:
-        """Open it; `leases` where the pool is in this process."""
+        """Open it; `leases` where the pool is in this process, `model` an object that models of its kind are."""
         await _check_place(setup.storage)
         async with AsyncExitStack() as stack:
             if leases is None and setup.pool:
                 client = PoolClient(setup.pool, wait=setup.pool_wait, plan=setup.plan)
                 leases = await stack.enter_async_context(client)
-            context = cls(setup, leases, sink, show_traces=show_traces)
+            context = cls(setup, leases, sink, show_traces=show_traces, model=model)
             stack.push_async_callback(context._close_unused)
             stack.push_async_callback(context.close_shared)
             yield context
@@ -136,6 +140,8 @@ class ProcessContext:
 
     async def client(self, settings: ModelSettings, key: str, kind: type[ModelPlugin]) -> ModelPlugin:
         """The client of a model, the same for all that ask it, however they sample."""
+        if self._handed is not None and type(self._handed) is kind:
+            return self._handed
         name = (settings.model_dump_json(exclude={"api_key", *SAMPLING}), key, kind)
         if name not in self._clients:
             stack = AsyncExitStack()
@@ -153,7 +159,8 @@ class ProcessContext:
 
     def endpoints(self) -> tuple[EndpointLoad, ...]:
         """How the models' servers do."""
-        return tuple(load for client, _ in self._clients.values() for load in client.loads())
+        asked = [client for client, _ in self._clients.values()] + ([self._handed] if self._handed else [])
+        return tuple(load for client in asked for load in client.loads())
 
     async def close_shared(self) -> None:
         """End what environments share among the attempts of this process."""

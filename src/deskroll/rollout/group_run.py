@@ -53,6 +53,8 @@ class GroupRun:
         """What scored members took."""
         self._name = (state.job.name, group.keys[0].round, group.task.id)
         self._decided: GroupEnd | None = None
+        self._unwanted = ""
+        """Why whoever runs the job does not want it any more."""
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self, earlier: Sequence[Outcome] = (), seconds: Sequence[float] = ()) -> None:
@@ -72,6 +74,14 @@ class GroupRun:
         finally:
             if self._timer is not None:
                 self._timer.cancel()
+
+    # --- for whoever runs the job ---
+
+    def give_up(self, why: str) -> None:
+        """It is not wanted any more: members that have not come to their end are sealed as given up."""
+        if self._decided is None:
+            self._decided, self._unwanted = GroupEnd.FAILED, why
+            self._give_up_rest(GroupEnd.FAILED)
 
     # --- for its members ---
 
@@ -126,6 +136,8 @@ class GroupRun:
             member.give_up(self._why(end))
 
     def _why(self, end: GroupEnd) -> str:
+        if self._unwanted:
+            return self._unwanted
         return _WORDS.get(end, "").format(
             scored=len(self._scores), unscored=self._unscored, size=self._size, wanted=self._policy.wanted(self._size),
             factor=self._policy.straggler_factor,
@@ -158,7 +170,8 @@ class GroupRun:
 
     def _close(self) -> None:
         if len(self.outcomes) == len(self._members):
-            self.end = self._policy.conclude(self._size, self._scores, self._unscored, self._given_up)
+            concluded = self._policy.conclude(self._size, self._scores, self._unscored, self._given_up)
+            self.end = GroupEnd.FAILED if self._unwanted else concluded
             self._state.engine.filled.pop(self._name, None)
         self.closed_at = time.time()
         key, engine = self._members[0].key, self._state.engine

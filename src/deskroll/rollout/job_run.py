@@ -73,6 +73,10 @@ class JobRun:
         self._prepare = prepare
         self._serve = serve
         self._results: asyncio.Queue[GroupResult | None] = asyncio.Queue()
+        self._groups: dict[tuple[int, str], GroupRun] = {}
+        """Those that have their permits, by round and task."""
+        self._unwanted: dict[tuple[int, str], str] = {}
+        """Those that were given up before that, and why."""
         self._earlier: dict[EpisodeKey, Episode] = {}
         """Outcomes of this job that were there before, where somebody had to look, until they are handed out."""
         self._rounds: dict[int, set[str]] = {}
@@ -169,6 +173,13 @@ class JobRun:
         while done != state.done:
             done, kept = state.done, await self._engine.backend.give_back(set(state.running))
         return kept
+
+    def give_up(self, round_: int, task: str, why: str) -> None:
+        """A group is not wanted any more: what has not ended of it is sealed as given up, and it is handed out."""
+        if (group := self._groups.get((round_, task))) is not None:
+            group.give_up(why)
+        else:
+            self._unwanted[round_, task] = why  # it is not planned yet
 
     def fail(self, error: BaseException) -> None:
         """End it with this error."""
@@ -369,9 +380,13 @@ class JobRun:
             self._granted.set()
             if not entered:
                 return
-            run = GroupRun(group, self._state, permit, ticket)
+            run = self._groups[round_, group.task.id] = GroupRun(group, self._state, permit, ticket)
+            if (why := self._unwanted.get((round_, group.task.id))) is not None:
+                run.give_up(why)
             await run.run(*await self._earlier_of(group, round_))
         finally:
+            self._groups.pop((round_, group.task.id), None)
+            self._unwanted.pop((round_, group.task.id), None)
             permit.abandon()
         if run.end is not GroupEnd.STOPPED:
             await self._hand_out(group, round_, run.end, run.closed_at, run.outcomes)

@@ -17,13 +17,18 @@ from deskroll.errors import DeskrollError
 _changed = threading.Condition()
 _runs: dict[asyncio.Task[Any], asyncio.AbstractEventLoop] = {}
 """What the main thread has to wait for."""
+_endless: set[asyncio.Task[Any]] = set()
+"""Those of them that do not end by themselves."""
 _hook: list[str] = []
 """Whether the main thread will wait, and whether it has ended: once it has, nothing can be started."""
 
 
 @contextmanager
-def outlasting_main_thread() -> Iterator[None]:
-    """The task that is inside of the block comes to its end, unless its thread is one that nobody waits for."""
+def outlasting_main_thread(*, endless: bool = False) -> Iterator[None]:
+    """The task that is inside of the block comes to its end, unless its thread is one that nobody waits for.
+
+    `endless`: it would not end by itself, and is cancelled when the main thread has ended.
+    """
     thread, task = threading.current_thread(), asyncio.current_task()
     if thread is threading.main_thread() or thread.daemon or task is None or task in _runs:
         yield
@@ -31,11 +36,14 @@ def outlasting_main_thread() -> Iterator[None]:
     with _changed:
         _refuse_late()
         _runs[task] = asyncio.get_running_loop()
+        if endless:
+            _endless.add(task)
     try:
         yield
     finally:
         with _changed:
             del _runs[task]
+            _endless.discard(task)
             _changed.notify_all()
 
 
@@ -67,6 +75,8 @@ def _set_hook() -> None:
 
 def _await_runs() -> None:
     with _changed:
+        for task in _endless:
+            _runs[task].call_soon_threadsafe(task.cancel)
         while _runs:
             try:
                 _changed.wait()

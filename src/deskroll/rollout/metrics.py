@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from deskroll.rollout.metric_families import counter, gauge
 from deskroll.rollout.status import RunStatus
+from deskroll.rollout.train_metrics import training_metrics
 
 
 class _Collector:
@@ -20,18 +22,12 @@ class _Collector:
         yield GaugeMetricFamily("deskroll_episodes_done", "Episodes with an outcome.", standing.done)
         yield GaugeMetricFamily("deskroll_episodes_scored", "Episodes with a score.", standing.scored)
         yield GaugeMetricFamily("deskroll_episodes_succeeded", "Episodes with full score.", standing.successes)
-        yield _gauge("deskroll_episodes_unscored", "Outcomes without a score.", "class", standing.unscored)
-        yield _gauge("deskroll_episodes_in_stage", "Episodes in flight, by stage.", "stage", status.stages)
+        yield gauge("deskroll_episodes_unscored", "Outcomes without a score.", "class", standing.unscored)
+        yield gauge("deskroll_episodes_in_stage", "Episodes in flight, by stage.", "stage", status.stages)
         yield GaugeMetricFamily("deskroll_rollouts_limit", "The most episodes in flight.", status.num_rollouts)
         yield GaugeMetricFamily("deskroll_attention", "Things that are stuck.", len(status.attention))
-        retries = CounterMetricFamily("deskroll_attempts_retried", "Attempts that were made again.", labels=["class"])
-        for name, count in standing.retried.items():
-            retries.add_metric([name], count)
-        yield retries
-        seconds = CounterMetricFamily("deskroll_stage_seconds", "Time by stage, over all attempts.", labels=["stage"])
-        for name, value in standing.seconds.items():
-            seconds.add_metric([name], value)
-        yield seconds
+        yield counter("deskroll_attempts_retried", "Attempts that were made again.", "class", standing.retried)
+        yield counter("deskroll_stage_seconds", "Time by stage, over all attempts.", "stage", standing.seconds)
         yield CounterMetricFamily("deskroll_tokens", "Tokens of prompts and completions.", value=standing.tokens)
         yield CounterMetricFamily(
             "deskroll_cost_usd", "Known cost of the model's answers.", value=standing.cost_usd or 0.0
@@ -64,15 +60,17 @@ class _Collector:
                 {each.url: float(each.state == "up") for each in status.endpoints if each.state},
             ),
         ):
-            yield _gauge(f"deskroll_endpoint_{name}", about, "url", values)
+            yield gauge(f"deskroll_endpoint_{name}", about, "url", values)
         if status.pool is not None:
             states = {str(state): float(count) for state, count in status.pool.states.items()}
-            yield _gauge("deskroll_desktops", "Desktops by state.", "state", states)
+            yield gauge("deskroll_desktops", "Desktops by state.", "state", states)
             yield GaugeMetricFamily(
                 "deskroll_desktops_waiting", "Requests for a desktop that wait.", status.pool.waiting
             )
         memory = {str(each.pid): each.rss_mb for each in status.workers}
-        yield _gauge("deskroll_worker_memory_mb", "Memory of each worker.", "pid", memory)
+        yield gauge("deskroll_worker_memory_mb", "Memory of each worker.", "pid", memory)
+        if status.training is not None:
+            yield from training_metrics(status.training, status.at)
 
 
 def exposition(status: RunStatus) -> bytes:
@@ -80,10 +78,3 @@ def exposition(status: RunStatus) -> bytes:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collector(status))
     return generate_latest(registry)
-
-
-def _gauge(name: str, about: str, label: str, values: dict[str, int] | dict[str, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, about, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family

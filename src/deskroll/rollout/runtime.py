@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from deskroll.desktops.base import DesktopSpec
+from deskroll.errors import ConfigError
 from deskroll.events import AttemptEnded, DesktopState, EventSink, LimitsChanged, RunClosed, RunOpened
 from deskroll.host.supervise import supervise
+from deskroll.models.plugin import ModelPlugin
 from deskroll.rollout.backends import Backend, BackendContext, backend_kind
 from deskroll.rollout.changes import SpecNote
 from deskroll.rollout.config import Resources
@@ -101,13 +103,15 @@ class Runtime:
         sink: EventSink | None = None,
         models: Models | None = None,
         extension: Extension | None = None,
+        model: ModelPlugin | None = None,
     ) -> Opening[Runtime]:
         """Open it for the length of the block, with its results in `store`: a folder, which is made or resumed.
 
         `leases`: how many leases of desktops there will be in all, where that is known from the start. `extension`:
-        what the program that opens it adds to its control.
+        what the program that opens it adds to its control. `model`: an object that specs ask whose model is of its
+        kind; episodes run in this process then (`backend: inline`).
         """
-        return Opening(cls._open(resources or Resources(), store, leases, sink, models, extension))
+        return Opening(cls._open(resources or Resources(), store, leases, sink, models, extension, model))
 
     @classmethod
     @asynccontextmanager
@@ -119,6 +123,7 @@ class Runtime:
         sink: EventSink | None,
         models: Models | None,
         extension: Extension | None,
+        model: ModelPlugin | None,
     ) -> AsyncIterator[Runtime]:
         options = {"provider_options": resources.provider_options, "backend_options": resources.backend_options}
         traces = Traces(secrets_of(options))
@@ -136,7 +141,7 @@ class Runtime:
             desktops = await stack.enter_async_context(Desktops(resources, hub))
             if leases:
                 await desktops.open(leases, all_told=True)
-            backend = await stack.enter_async_context(_open_backend(resources, store, desktops, hub))
+            backend = await stack.enter_async_context(_open_backend(resources, store, desktops, hub, model))
             limits = Limits(resources.num_rollouts, resources.max_concurrent_rollouts, resources.reserved)
             engine = Engine(
                 backend, store, limits, sink=hub, history=failed_before(store.index), filled=filled_before(store.index)
@@ -252,6 +257,9 @@ class Runtime:
         )
         if service is not None and standing.done == standing.planned:
             limit = service.limit
+        training = self.state.training.status()
+        if training is not None and not engine.stopping:
+            limit = training.limit(limit)
         return RunStatus(
             run_id=self.store.info.run_id,
             folder=self.folder,
@@ -277,6 +285,7 @@ class Runtime:
             limit=limit,
             socket=self._socket,
             service=service,
+            training=training,
         )
 
     def _watches(self) -> dict[str, Coroutine[object, object, None]]:
@@ -300,7 +309,7 @@ class Runtime:
 
 @asynccontextmanager
 async def _open_backend(
-    resources: Resources, store: RunStore, desktops: Desktops, sink: EventSink
+    resources: Resources, store: RunStore, desktops: Desktops, sink: EventSink, model: ModelPlugin | None
 ) -> AsyncIterator[Backend]:
     """Where episodes run."""
     setup = WorkerSetup(
@@ -312,8 +321,12 @@ async def _open_backend(
         events=resources.events.enabled,
     )
     keep = (store.lock_fd,) if store.lock_fd is not None else ()
-    context = BackendContext(leases=desktops, keep=keep, sink=sink, workers=resources)
+    context = BackendContext(leases=desktops, keep=keep, sink=sink, workers=resources, model=model)
     kind = backend_kind(resources.backend)
+    if model is not None and kind.has_workers:
+        raise ConfigError(
+            f"backend is {resources.backend!r}: a model that is an object is asked in this process; set inline"
+        )
     options = kind.read_options(resources.backend_options, "backend_options")
     async with kind.for_run(setup, options, context) as backend:
         yield backend

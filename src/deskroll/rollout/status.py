@@ -17,6 +17,7 @@ from deskroll.rollout.engine import JobStatus
 from deskroll.rollout.orders import Activity
 from deskroll.rollout.service_status import ServiceStatus
 from deskroll.rollout.tally import Standing
+from deskroll.rollout.train_status import TrainStatus
 from deskroll.store.names import name_of
 from deskroll.types import Record, Stage
 
@@ -68,6 +69,8 @@ class RunStatus(Record, frozen=True, omit_defaults=False):
     """The unix socket on which it answers."""
     service: ServiceStatus | None = None
     """Of a service: its batches and its source."""
+    training: TrainStatus | None = None
+    """Of a training run: its step, and what that waits for."""
 
 
 def ran_by(workers: Sequence[WorkerStatus]) -> dict[int, float]:

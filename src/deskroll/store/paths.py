@@ -12,6 +12,9 @@
       batches/<round>.json     the tasks of a batch, as they were read
       bad/                     bad batches that lie in no folder of their own, each with its error
       consumers/<name>.jsonl   which groups a consumer has done
+      train.jsonl              of a training run: one line for each step and each evaluation
+      train.yaml               of a training run: its settings as they were given, secrets masked
+      weights/step_<n>/        of a training run: checkpoints; trainer/: what its trainer goes on from; trainer.log
       .lock                    who runs it (on a local path)
       journal.d/               on an object store: the journal while the run goes on
         epoch-<n>              who took the run over for the n-th time
@@ -51,6 +54,8 @@ SUMMARY = "summary.json"
 EVENTS = "events.jsonl"
 OLDER_EVENTS = "events.jsonl.1"
 BATCHES = "batches.jsonl"
+TRAIN_LOG = "train.jsonl"
+TRAIN_CONFIG = "train.yaml"
 BAD = "bad"
 LOCK = ".lock"
 EPISODES = "episodes"

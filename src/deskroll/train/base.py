@@ -16,7 +16,10 @@ from typing import Any, ClassVar
 
 from deskroll.errors import Untrainable
 from deskroll.plugins import Plugin
+from deskroll.store.training import StepReport
 from deskroll.types import Record
+
+__all__ = ["StepReport", "TrainBatch", "TrainSequence", "Trainer", "TrainerContext", "check_batch"]
 
 
 class TrainSequence(Record, frozen=True):
@@ -53,27 +56,6 @@ class TrainBatch(Record, frozen=True):
     def has_signal(self) -> bool:
         """Whether anything is to be learned from it."""
         return any(each.advantage and any(each.weights) for each in self.sequences)
-
-
-class StepReport(Record, frozen=True):
-    """What came of a step; None: this trainer does not tell."""
-
-    loss: float | None = None
-    kl: float | None = None
-    """Against the weights of the start, a token."""
-    entropy: float | None = None
-    """Of the distribution that is sampled from, a token."""
-    gradient_norm: float | None = None
-    """Before clipping; of several substeps the mean."""
-    clipped_share: float | None = None
-    """Of tokens whose ratio lay outside of the bounds."""
-    logprob_gap: float | None = None
-    """Mean difference between what the server told and what the trainer computes, of samples of the very version that
-    the step is taken on; None: there were none."""
-    tokens: int = 0
-    """Of all sequences, prompts included."""
-    sampled_tokens: int = 0
-    """Of those, what counts in the loss."""
 
 
 class TrainerContext(Record, frozen=True):

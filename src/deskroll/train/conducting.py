@@ -30,17 +30,20 @@ from deskroll.rollout.main_thread import outlasting_main_thread
 from deskroll.rollout.openfiles import check_open_files, raise_open_files, tell_open_files
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.spec import EpisodeSpec
+from deskroll.store.training import EvalRecord, StepRecord
 from deskroll.train.base import TrainerContext
 from deskroll.train.checkpoints import Checkpoints
 from deskroll.train.config import CLIConfig
 from deskroll.train.derived import start_checkpoint
 from deskroll.train.folder import keep_settings, refuse_changed
-from deskroll.train.log import EvalRecord, StepRecord, TrainLog
+from deskroll.train.log import TrainLog
 from deskroll.train.loop import Servers, TrainLoop, TrainPlan
 from deskroll.train.preparing import Prepared
 from deskroll.train.process import TrainerProcess
 from deskroll.train.servers import OwnPool, PoolElsewhere, Unrefreshed
 from deskroll.train.staleness import Pace
+from deskroll.train.trackers import tracked_run, trackers_of
+from deskroll.train.trackers.tracking import Tracking
 
 _log = logging.getLogger(__name__)
 
@@ -126,6 +129,8 @@ async def _opened(prepared: Prepared) -> AsyncIterator[TrainLoop]:
             await trainer.open(checkpoints.folder(done), checkpoints.state(done))
         servers, address = await _serving(stack, prepared, checkpoints, done)
         plan = _plan(prepared, address)
+        about = tracked_run(runtime.store.info, prepared.folder, config, done)
+        await stack.enter_async_context(Tracking(trackers_of(config), runtime.hub, about))
         yield TrainLoop(plan, runtime, trainer, servers, checkpoints, log, _log.info)
 
 

@@ -117,6 +117,12 @@ class CLIConfig(Settings):
     """The Python that the trainer runs in, with its libraries and deskroll; empty: that of `make vllm`."""
     models: ModelPoolConfig | None = None
     """Servers of the model on this machine, which get the weights of each step; none: it is served elsewhere."""
+    wandb_project: str = ""
+    """A project of Weights & Biases that the numbers of steps and evaluations go to, too; empty: none."""
+    wandb_name: str = ""
+    """What the run is called there; empty: by its folder."""
+    tensorboard: str = ""
+    """A folder that the same numbers are written to for TensorBoard; empty: none."""
     run: RunSettings = RunSettings()
     """Any other setting of a run, by its name in docs/settings.md."""
 
@@ -142,7 +148,7 @@ class CLIConfig(Settings):
         """A file of code by a path that holds from everywhere, as all paths are kept."""
         return place_file(value)
 
-    @field_validator("load_checkpoint_path", "log_path")
+    @field_validator("load_checkpoint_path", "log_path", "tensorboard")
     @classmethod
     def _place(cls, value: str) -> str:
         return str(Path(expand_home(value)).absolute()) if value and "://" not in value else value
@@ -182,6 +188,8 @@ class CLIConfig(Settings):
             raise ValueError("skip_baseline and baseline_only: nothing would be done; leave one of them out")
         if self.baseline_only and not self.has_eval_tasks:
             raise ValueError("baseline_only needs eval_tasks, and there are none (use_default_eval_tasks is false)")
+        if self.wandb_name and not self.wandb_project:
+            raise ValueError("wandb_name names a run in a project; set wandb_project, too")
         return self
 
     @model_validator(mode="after")

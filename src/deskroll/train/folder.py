@@ -19,9 +19,9 @@ from deskroll.host.home import expand_home
 from deskroll.rollout.folder import holds_runtime
 from deskroll.rollout.redaction import masked_settings, redacted, without_masked
 from deskroll.store import Storage, find_run
+from deskroll.store.paths import TRAIN_CONFIG as CONFIG
 from deskroll.train.config import CLIConfig
 
-CONFIG = "train.yaml"
 DECISIVE = (
     "model_name", "group_size", "groups_per_batch", "tasks", "eval_tasks", "use_default_eval_tasks", "seed",
     "max_turns", "max_tokens", "temperature", "learning_rate", "kl_penalty_coef", "num_substeps", "lora_rank",

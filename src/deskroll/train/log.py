@@ -1,7 +1,7 @@
 """TrainLog: `train.jsonl` in a run's folder: one durable line for each step and each evaluation.
 
 Guarantees: a line is whole and on the disk when `append` returns; one that was being written when its process died is
-cut off by the next start.
+cut off by the next start. What is in a line is `store/training.py`'s.
 """
 
 from __future__ import annotations
@@ -11,76 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from deskroll.errors import StoreError
-from deskroll.train.base import StepReport
-from deskroll.types import Record
-
-NAME = "train.jsonl"
-
-
-class UsedGroup(Record, frozen=True):
-    """A group that a step was taken on."""
-
-    round: int
-    task: str
-    attempts: tuple[int, ...]
-    """Of each sample, the attempt that counts."""
-    score: float
-    """The mean of its members."""
-    lag: int
-
-
-class StepRecord(Record, frozen=True, tag_field="type", tag="step", omit_defaults=False):
-    """One step."""
-
-    step: int
-    """Also the version of the weights that came of it."""
-    at: float
-    groups: tuple[UsedGroup, ...]
-    withheld: tuple[tuple[int, str], ...]
-    """Rounds and tasks of groups since the last step that were too old."""
-    no_signal: tuple[tuple[int, str], ...]
-    """Those whose members all scored the same."""
-    failed: tuple[tuple[int, str], ...]
-    """Those with too few scored members."""
-    reward: float
-    """The mean over all members that were trained on."""
-    lag_p50: float
-    lag_p95: float
-    lag_max: int
-    sequences: int
-    report: StepReport
-    seconds: dict[str, float]
-    """refresh (of the step before), generate (until there were groups enough), hold (for an evaluation to end), train,
-    save."""
-    served: int
-    """The version that was served meanwhile: older than `step` - 1 where servers did not take that one."""
-
-
-class EvalRecord(Record, frozen=True, tag_field="type", tag="evaluation", omit_defaults=False):
-    """One evaluation, the baseline included."""
-
-    phase: str
-    step: int
-    at: float
-    episodes: int
-    scored: int
-    successes: int
-    mean_score: float | None
-    versions: tuple[str, ...]
-    """Of the weights that answered."""
-    seconds: float
-
-
-TrainRecord = StepRecord | EvalRecord
-_decoder = msgspec.json.Decoder(TrainRecord)
+from deskroll.store.paths import TRAIN_LOG
+from deskroll.store.training import EvalRecord, StepRecord, TrainRecord, read_lines
 
 
 class TrainLog:
     """Of one run; alone it writes the file."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / NAME
+        self._path = folder / TRAIN_LOG
         self.records: list[TrainRecord] = []
         """What was written before, when it was opened, and since."""
 
@@ -124,21 +63,10 @@ class TrainLog:
         """Take back steps beyond this one, whose weights are gone."""
         kept = [each for each in self.records if each.step <= step]
         if len(kept) < len(self.records):
-            temporary = self._path.with_name(f".{NAME}")
+            temporary = self._path.with_name(f".{TRAIN_LOG}")
             with temporary.open("wb") as file:
                 file.writelines(msgspec.json.encode(each) + b"\n" for each in kept)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(self._path)
             self.records = kept
-
-
-def read_lines(data: bytes, name: str) -> list[TrainRecord]:
-    """The records of whole lines; StoreError with the number of a line that cannot be read."""
-    records = []
-    for number, line in enumerate(data.splitlines(), 1):
-        try:
-            records.append(_decoder.decode(line))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise StoreError(f"{name}, line {number}: cannot be read ({error}); restore the file") from None
-    return records

@@ -21,25 +21,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from deskroll.errors import DeskrollError, ModelError, Untrainable, first_error
+from deskroll.errors import DeskrollError, Untrainable, first_error
+from deskroll.events import LoopWait
 from deskroll.report.intervals import percentile
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.job import Job
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.samples import Advantage, ImageToken, Weight
 from deskroll.rollout.spec import EpisodeSpec
+from deskroll.store.training import BASELINE, EVAL, TRAIN, EvalRecord, StepRecord, UsedGroup
 from deskroll.train.base import StepReport, TrainBatch
 from deskroll.train.checkpoints import Checkpoints
 from deskroll.train.feed import Feed, Taken, version_of
-from deskroll.train.log import EvalRecord, StepRecord, TrainLog, UsedGroup
+from deskroll.train.log import TrainLog
 from deskroll.train.order import TaskOrder
 from deskroll.train.sequences import sequences_of
 from deskroll.train.staleness import Pace
+from deskroll.train.telling import LoopEvents
 from deskroll.types import Episode, Task
 
 _FAILURES = 3
 """So many in a row, of the trainer or of refreshes, end the run."""
-TRAIN, BASELINE, EVAL = "train", "baseline", "eval"
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class Servers(Protocol):
         """Have a version served for the length of the block; the name to ask for it by, empty where none can be."""
 
     async def reload(self, folder: Path) -> object:
-        """Serve the weights in a folder; `ModelError` where no server takes them."""
+        """Serve the weights in a folder; a `DeskrollError` where no server takes them."""
 
 
 class TrainLoop:
@@ -119,6 +121,7 @@ class TrainLoop:
         """Versions that evaluations are of, where they are pinned."""
         done = log.steps[-1].step if log.steps else 0
         self.feed = _feed(plan, runtime, log, done)
+        self._events = LoopEvents(runtime.hub, self.feed)
         self._refresh_s = 0.0
         self._pinned = asyncio.Event()
         """Set once the version of the last evaluation is pinned, where it can be."""
@@ -146,6 +149,7 @@ class TrainLoop:
 
     async def _run(self) -> None:
         plan = self._plan
+        self._events.start(plan.steps, plan.pace.groups_per_batch)
         async with asyncio.TaskGroup() as work:
             self._begin_evaluation(work, BASELINE if not self.step else EVAL)
             if not plan.baseline_only and self.step < plan.steps:
@@ -154,21 +158,26 @@ class TrainLoop:
                 try:
                     await self._take_steps(work)
                 finally:
+                    self._events.wait(LoopWait.NOTHING)
                     self.feed.end()
                     if self.step >= plan.steps:
                         job.stop(now=True)  # nobody would use what it still generates
                 await collecting
+            else:
+                self._events.wait(LoopWait.NOTHING)
 
     async def _collect(self, job: object) -> None:
         try:
             async for group in job:  # type: ignore[attr-defined]
                 self.feed.note_closed(group)
+                self._events.collect(group)
         finally:
             self.feed.end()
 
     async def _take_steps(self, work: asyncio.TaskGroup) -> None:
         while self.step < self._plan.steps:
             begun = time.monotonic()
+            self._events.wait(LoopWait.GROUPS)
             if (taken := await self.feed.take()) is None:
                 return
             ready = time.monotonic()
@@ -191,6 +200,7 @@ class TrainLoop:
         report = await self._train(TrainBatch(step=step, sequences=tuple(sequences)), seconds)
         record = _record(step, taken, len(sequences), report, seconds, self.feed.version)
         self.log.append(record)
+        self._events.take(record)
         self._tell(
             f"step {step}/{plan.steps}: reward {record.reward:.3f}, lag {record.lag_p50:g} (most {record.lag_max}), "
             f"{len(record.no_signal)} groups without signal, {sum(seconds.values()):.1f} s"
@@ -203,15 +213,18 @@ class TrainLoop:
         failures = 0
         while True:
             begun = time.monotonic()
+            self._events.wait(LoopWait.TRAINER)
             try:
                 if failures:
                     before = batch.step - 1
                     await self._trainer.open(self._checkpoints.folder(before), self._checkpoints.state(before))
                 report = await self._trainer.step(batch)
                 seconds["train"] = time.monotonic() - begun
+                self._events.wait(LoopWait.CHECKPOINT)
                 await self._checkpoints.save(batch.step, self._trainer.save, self._trainer.save_state)
             except DeskrollError as error:
                 failures += 1
+                self._events.fail(batch.step, failures, error)
                 if failures == _FAILURES or isinstance(error, Untrainable):
                     raise
                 self._tell(f"step {batch.step} failed, and is taken again: {error}")
@@ -222,16 +235,19 @@ class TrainLoop:
     async def _refresh(self, step: int) -> None:
         """Bring the weights of a step to the servers."""
         begun = time.monotonic()
+        self._events.wait(LoopWait.SERVERS)
         try:
             await self._servers.reload(self._checkpoints.folder(step))
-        except ModelError as error:
+        except DeskrollError as error:  # no server takes them, or they are refused before one is asked
             self._failures += 1
+            self._events.refuse(step, error)
             if self._failures == _FAILURES:
                 raise
             self._tell(f"version {step} is not served, and version {self.feed.version} goes on: {error}")
         else:
             self._failures = 0
             self.feed.version = step
+            self._events.serve(step, time.monotonic() - begun)
         self._refresh_s = time.monotonic() - begun
         self._checkpoints.prune(step, self.feed.version, *self._pins)
 
@@ -266,18 +282,22 @@ class TrainLoop:
         plan, begun = self._plan, time.monotonic()
         asking = spec.model.model_copy(update={"served_as": name})
         spec = spec.model_copy(update={"model": asking})
+        self._events.evaluate(phase, step, len(plan.eval_tasks) * plan.eval_samples)
         job = Job(phase, plan.eval_tasks, spec, plan.eval_samples, round=step, priority=1, folder=plan.eval_folder)
         episodes = [each async for group in self.runtime.run(job) for each in group.episodes]
         if len(episodes) < len(plan.eval_tasks) * plan.eval_samples:
             return  # it was stopped: a resume does the rest
         record = _evaluated(phase, step, episodes, time.monotonic() - begun)
         self.log.append(record)
+        self._events.end_evaluation(record)
         mean = "nothing was scored" if record.mean_score is None else f"mean score {record.mean_score:.3f}"
         self._tell(f"{phase} after step {step}: {mean}, {record.successes} of {record.scored} scored succeed")
 
     async def _hold(self) -> None:
         """Wait until weights may change: for the end of an evaluation, or until its version is pinned."""
         if self._evaluation is not None:
+            if not self._evaluation.done():
+                self._events.wait(LoopWait.EVALUATION)
             await (self._pinned.wait() if self._servers.keeps_versions else self._evaluation)
 
 

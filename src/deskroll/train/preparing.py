@@ -42,6 +42,7 @@ from deskroll.train.derived import (
 )
 from deskroll.train.environment import find_trainer_python
 from deskroll.train.folder import holds_training, run_folder
+from deskroll.train.trackers import trackers_of
 from deskroll.types import Task
 
 
@@ -88,6 +89,7 @@ def prepare(config: CLIConfig, env: Mapping[str, str], *, folder: str = "") -> P
     """All that a training run needs, checked; `env`: of this process; `folder`: that of a run that goes on."""
     place = folder or run_folder(config)
     resumed = holds_training(place)
+    trackers_of(config)  # what each needs must be there
     if config.trains:
         check_trainer(config, env)
     models = _check_models(config, env)

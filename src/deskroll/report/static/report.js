@@ -160,6 +160,154 @@ function drawTimeline(line) {
   });
 }
 
+// --- training ---
+
+const titled = (text) => ({ display: true, text, color: colour("dim") });
+const line = (label, points, name, extra = {}) => (
+  { type: "line", label, data: points, borderColor: colour(name), backgroundColor: colour(name), borderWidth: 1.5, pointRadius: 0, ...extra });
+const points = (xs, ys) => xs.map((x, place) => ({ x, y: ys[place] })).filter((point) => point.y !== null);
+
+// The interval of each evaluation, as a whisker.
+const whiskers = {
+  id: "whiskers",
+  afterDatasetsDraw({ ctx, scales, data: { datasets } }) {
+    ctx.save();
+    ctx.lineWidth = 1.5;
+    for (const set of datasets.filter((each) => each.whiskers)) {
+      ctx.strokeStyle = set.borderColor;
+      for (const { x: step, low, high } of set.data.filter((point) => point.low !== null)) {
+        const x = scales.x.getPixelForValue(step);
+        const [top, bottom] = [scales.y.getPixelForValue(high), scales.y.getPixelForValue(low)];
+        ctx.beginPath();
+        for (const end of [top, bottom]) { ctx.moveTo(x - 4, end); ctx.lineTo(x + 4, end); }
+        ctx.moveTo(x, top);
+        ctx.lineTo(x, bottom);
+        ctx.stroke();
+      }
+    }
+    ctx.restore();
+  },
+};
+
+function drawCurve(found) {
+  const sets = [];
+  if (found.steps.length) {
+    const alone = found.over === 1;
+    sets.push(line("training reward", points(found.steps, found.reward), "accent", alone ? {} : { borderColor: `${colour("accent")}55` }));
+    if (!alone) sets.push(line(`mean of ${found.over} steps`, points(found.steps, found.smooth), "accent", { borderWidth: 2.5 }));
+  }
+  for (const [phase, name, style] of [["baseline", "dim", "rectRot"], ["eval", "success", "circle"]]) {
+    const made = found.evaluations.filter((each) => each.phase === phase)
+      .map((each) => ({ x: each.step, y: each.score, low: each.low, high: each.high, version: each.version }));
+    if (made.length) sets.push(line(phase === "eval" ? "evaluation" : phase, made, name, { pointRadius: 4, pointStyle: style, whiskers: true, clip: 8 }));
+  }
+  const values = [...found.reward, ...found.evaluations.map((each) => each.score)];
+  const rate = Math.min(...values) >= 0 && Math.max(...values) <= 1;
+  draw("plot-curve", 320, {
+    type: "line",
+    plugins: [whiskers],
+    data: { datasets: sets },
+    options: options({
+      interaction: { mode: "nearest", intersect: false },
+      scales: {
+        x: axis({ type: "linear", min: 0, ticks: whole, title: titled("step") }),
+        y: axis(rate ? { min: 0, max: 1 } : {}),
+      },
+      plugins: {
+        tooltip: {
+          callbacks: {
+            title: (items) => items.map((item) => `step ${item.parsed.x}`).slice(0, 1),
+            label: (item) => {
+              const { low, high, version } = item.raw;
+              const between = low === undefined || low === null ? "" : ` (${low.toFixed(2)} to ${high.toFixed(2)})`;
+              return `${item.dataset.label} ${item.parsed.y.toFixed(3)}${between}${version ? `, version ${version}` : ""}`;
+            },
+          },
+        },
+      },
+    }),
+  });
+}
+
+function drawLag(found) {
+  const last = found.edges.at(-1);
+  draw("plot-lag", 260, {
+    type: "line",
+    data: { datasets: [
+      line("median", points(found.taken, found.lag), "accent", { pointRadius: 1.5 }),
+      line("most", points(found.taken, found.lag_max), "dim", { borderWidth: 1 }),
+    ] },
+    options: options({
+      scales: {
+        x: axis({ type: "linear", min: 0, max: last, title: titled(found.unit), ticks: { includeBounds: false } }),
+        y: axis({ min: 0, suggestedMax: 1, ticks: whole }),
+      },
+    }),
+  });
+}
+
+const partNames = { generate: "wait for groups", hold: "wait for evaluation", train: "train", save: "save", refresh: "refresh" };
+const partColours = { generate: "accent", hold: "failed", train: "partial", save: "recycling", refresh: "unscored" };
+
+function drawParts(found) {
+  draw("plot-parts", 260, {
+    type: "bar",
+    data: {
+      labels: found.steps,
+      datasets: Object.entries(found.seconds).filter(([, values]) => values.some(Boolean)).map(([part, values]) => (
+        { label: partNames[part], data: values, backgroundColor: colour(partColours[part]) })),
+    },
+    options: options({
+      datasets: { bar: { categoryPercentage: 1, barPercentage: found.steps.length > 100 ? 1 : 0.9 } },
+      scales: {
+        x: axis({ stacked: true, ...bare, title: titled("step"), ticks: { autoSkip: true, maxRotation: 0, maxTicksLimit: 12 } }),
+        y: axis({ stacked: true }),
+      },
+      plugins: { tooltip: { callbacks: { label: (item) => `${item.dataset.label} ${seconds(item.parsed.y)}` } } },
+    }),
+  });
+}
+
+function drawBusy(found) {
+  const middles = found.edges.slice(1).map((end, place) => (end + found.edges[place]) / 2);
+  const colours = { train: "accent", eval: "success", baseline: "dim" };
+  const order = ["train", "eval", "baseline"];
+  const names = Object.keys(found.episodes).sort((one, other) => order.indexOf(one) - order.indexOf(other));
+  const sets = names.map((name) => line(`episodes of ${name}`, points(middles, found.episodes[name]), colours[name] ?? "other", {
+    fill: "stack", stack: "episodes", borderWidth: 0, order: 1, backgroundColor: `${colour(colours[name] ?? "other")}88`,
+  }));
+  const share = { yAxisID: "share", order: 0 };
+  sets.push(line("trainer, %", points(middles, found.trainer.map((each) => 100 * each)), "partial", { ...share, stack: "trainer" }));
+  if (found.desktops.length) {
+    const leased = found.desktops.map((each) => (each === null ? null : 100 * each));
+    sets.push(line("desktops leased, %", points(middles, leased), "failed", { ...share, stack: "desktops" }));
+  }
+  draw("plot-busy", 300, {
+    type: "line",
+    data: { datasets: sets },
+    options: options({
+      interaction: { mode: "index", intersect: false },
+      scales: {
+        x: axis({ type: "linear", min: 0, max: found.edges.at(-1), title: titled(found.unit), ticks: { includeBounds: false } }),
+        y: axis({ stacked: true, min: 0, title: titled("episodes in flight") }),
+        share: axis({ ...bare, position: "right", min: 0, max: 100, title: titled("% of the time") }),
+      },
+      plugins: { tooltip: { callbacks: {
+        title: (items) => items.map((item) => `${item.parsed.x.toFixed(1)} ${found.unit}`).slice(0, 1),
+        label: (item) => `${item.dataset.label}: ${item.parsed.y.toFixed(1)}`,
+      } } },
+    }),
+  });
+}
+
+function drawTraining(found) {
+  if (!found || !document.getElementById("plot-curve")) return;
+  drawCurve(found);
+  drawLag(found);
+  drawParts(found);
+  drawBusy(found);
+}
+
 function drawAll() {
   while (drawn.length) drawn.pop().destroy();
   Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
@@ -169,6 +317,7 @@ function drawAll() {
   drawHistogram("plot-scores", data.scores, "score");
   drawHistogram("plot-steps", data.steps, "steps");
   drawTimeline(data.timeline);
+  drawTraining(data.training);
 }
 
 // --- the table ---

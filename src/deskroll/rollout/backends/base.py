@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 from deskroll.errors import DeskrollError
 from deskroll.events import EventSink
+from deskroll.models.plugin import ModelPlugin
 from deskroll.plugins import Plugin, load_plugin
 from deskroll.rollout.config import WorkerSettings
 from deskroll.rollout.context import Leases
@@ -49,6 +50,8 @@ class BackendContext:
     sink: EventSink | None = None
     workers: WorkerSettings = field(default_factory=WorkerSettings)
     """How processes that run episodes are kept."""
+    model: ModelPlugin | None = None
+    """An object that is asked by episodes whose model is of its kind, where they run in this process."""
 
 
 class Backend(Plugin):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 from deskroll.errors import DeskrollError, WorkerLost
 from deskroll.events import EventSink
+from deskroll.models.plugin import ModelPlugin
 from deskroll.rollout.backends.base import Backend, BackendContext, WorkerStatus
 from deskroll.rollout.backends.runner import AttemptRunner
 from deskroll.rollout.cancelled import being_cancelled
@@ -24,9 +25,17 @@ class InlineBackend(Backend):
 
     has_workers: ClassVar[bool] = False
 
-    def __init__(self, setup: WorkerSetup, *, leases: Leases | None = None, sink: EventSink | None = None) -> None:
+    def __init__(
+        self,
+        setup: WorkerSetup,
+        *,
+        leases: Leases | None = None,
+        sink: EventSink | None = None,
+        model: ModelPlugin | None = None,
+    ) -> None:
         self._setup = setup
         self._leases = leases
+        self._model = model
         self._sink = sink
         self._stack = AsyncExitStack()
         self._context: ProcessContext | None = None
@@ -36,11 +45,11 @@ class InlineBackend(Backend):
     @classmethod
     def for_run(cls, setup: WorkerSetup, settings: Any, context: BackendContext) -> Self:
         """See `Backend`."""
-        return cls(setup, leases=context.leases, sink=context.sink)
+        return cls(setup, leases=context.leases, sink=context.sink, model=context.model)
 
     async def __aenter__(self) -> Self:
         sink = self._sink if self._setup.events else None
-        context = ProcessContext.open(self._setup, leases=self._leases, sink=sink, show_traces=True)
+        context = ProcessContext.open(self._setup, leases=self._leases, sink=sink, show_traces=True, model=self._model)
         self._context = await self._stack.enter_async_context(context)
         self._runner = AttemptRunner(self._context)
         return self

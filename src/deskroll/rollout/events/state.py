@@ -22,6 +22,7 @@ from deskroll.events import (
     WaitChanged,
 )
 from deskroll.rollout.events.hub import EventHub
+from deskroll.rollout.events.training import TrainingState
 from deskroll.rollout.orders import Activity
 from deskroll.rollout.tally import Standing, Tally
 from deskroll.types import EpisodeKey
@@ -74,6 +75,7 @@ class RunState:
     def __init__(self, hub: EventHub) -> None:
         self._attempts: dict[tuple[EpisodeKey, int], _InFlight] = {}
         self._tally = Tally()
+        self.training = TrainingState(hub)
         self.routed: dict[str, EndpointChanged] = {}
         """The servers behind routers, each as it was told of last."""
         hub.on(AttemptStarted, self._start)
