@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import time
@@ -16,7 +15,7 @@ import click
 from deskroll.cli import models_up
 from deskroll.cli.options import json_option, print_json
 from deskroll.cli.places import LocalPath
-from deskroll.errors import DeskrollError, InputError, plain
+from deskroll.errors import InputError, plain
 
 if TYPE_CHECKING:
     from deskroll.events import Event
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from deskroll.types import Completion
 
 _LONGEST_ANSWER = 1_000_000
-_PATIENCE_S = 3.0
-"""Before somebody who asks a pool is told that it waits for a server."""
 _LONGEST_REASON = 120
 """Of why a request is made again: one line."""
 
@@ -189,31 +186,16 @@ async def _ask(
 ) -> tuple[Completion, float]:
     from deskroll.models.messages import Message  # noqa: PLC0415
     from deskroll.models.openai import OpenAIModel  # noqa: PLC0415
+    from deskroll.models.vllm.waiting import tell_waiting  # noqa: PLC0415
 
     message = Message.user(text, images)
     began = time.monotonic()
-    async with OpenAIModel(settings, sink=_Retries(), prices=prices) as client:
-        waiting = asyncio.create_task(_tell_waiting(settings.pool))
-        try:
-            completion = await client.complete([message.sent])
-        finally:
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
+    async with (
+        OpenAIModel(settings, sink=_Retries(), prices=prices) as client,
+        tell_waiting(settings.pool, lambda line: click.echo(line, err=True)),
+    ):
+        completion = await client.complete([message.sent])
     return completion, time.monotonic() - began
-
-
-async def _tell_waiting(pool: str) -> None:
-    """Where no server of a pool is up, say so, and why as soon as that is known."""
-    from deskroll.models.vllm.service import ask_status  # noqa: PLC0415
-
-    told = ""
-    while pool:
-        await asyncio.sleep(_PATIENCE_S)  # a pool tells nobody how its servers do
-        with contextlib.suppress(DeskrollError):  # a router without such a pool: it has said all that it knows
-            shown = (await ask_status(pool)).waits_for
-            if shown not in ("", told):
-                click.echo(shown, err=True)
-            told = shown
 
 
 def _refuse_servers(where: Mapping[str, str], prices: Path | None) -> None:

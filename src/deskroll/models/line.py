@@ -7,7 +7,6 @@ however that ends.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
@@ -20,10 +19,9 @@ from deskroll.host.tokens import TOKEN_VARIABLE
 from deskroll.models.base import EndpointLoad, EpisodeClock
 from deskroll.models.exchange import Exchange
 from deskroll.models.router.client import Held, RouterClient
-from deskroll.models.router.roster import EndpointState, Outcome
+from deskroll.models.router.roster import Outcome
 from deskroll.models.settings import Address, read_address
 
-_log = logging.getLogger(__name__)
 _SOON_S = 0.2
 """A shorter wait for a ticket is not told: where all servers are full, every request waits for a moment."""
 _MOST_MODELS = 16
@@ -181,11 +179,8 @@ class RoutedLine:
 
     async def check(self) -> tuple[str, ...]:
         """Whether the router answers and knows anybody: that servers start or refresh is no reason to give up."""
-        views = await self._router.endpoints()
-        if not views:
+        if not await self._router.endpoints():
             raise ModelError(f"the router on {self._listen} knows no server")
-        if all(view.state is EndpointState.STARTING for view in views):
-            _log.warning("no server of the pool on %s is up yet; requests wait for one", self._listen)
         return ()
 
     def loads(self) -> tuple[EndpointLoad, ...]:

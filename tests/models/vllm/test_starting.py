@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from deskroll.errors import ModelError
+from deskroll.host.listen import Listen
 from deskroll.models.vllm.config import ModelPoolConfig
 from deskroll.models.vllm.pool import ModelServicePool
+from deskroll.models.vllm.service import control_listen, serve_control
+from deskroll.models.vllm.waiting import tell_waiting
 from tests.models.vllm.askers import ask
 from tests.models.vllm.scripted_pool import ScriptedServers, scripted_pool
 from tests.models.weights.files import one_file
@@ -101,3 +104,37 @@ async def test_who_went_back_stays_there_though_the_newer_folder_is_marked_late(
         assert (await ask(pool)).version == "1"
         one_file(newer, fill=0.35)
         assert (await pool.load_latest_model()).checkpoint.version == "3", "it was written anew"
+
+
+async def test_who_asks_is_told_that_servers_start_and_why_the_last_one_did_not(
+    base: Path, servers: ScriptedServers, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    listen = Listen(path=str(tmp_path_factory.mktemp("l") / "models.sock"))
+    told: list[str] = []
+    servers.fail_starts, servers.are_held = 1, True
+    config = ModelPoolConfig(ckpt_path=str(base), gpus="none")
+
+    async def is_told(text: str) -> None:
+        async def found() -> bool:
+            return any(text in line for line in told)
+
+        await eventually(found, text)
+
+    async with (
+        ModelServicePool(config, make=servers, listen=listen) as pool,
+        serve_control(pool, control_listen(listen)),
+    ):
+        async with tell_waiting(pool.address, told.append, every=0.02):
+            await is_told("is up yet, and requests wait for it: server 0: starting; its log: ")
+            servers.started[0].may_start.set()
+            await is_told("; the one before it: out of memory")
+        count = len(told)
+        servers.started[1].may_start.set()
+        await pool.ready()
+        async with tell_waiting(pool.address, told.append, every=0.0):
+            assert (await ask(pool)).text
+    async with tell_waiting(str(listen), told.append, every=0.0), tell_waiting("", told.append):
+        await asyncio.wait([asyncio.create_task(asyncio.sleep(0))])
+    assert len(told) == count == len(set(told)), (
+        "each is told once, and nothing where a server is up or there is no pool"
+    )
