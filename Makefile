@@ -3,6 +3,7 @@
 #   PYTHON=python3.12        the Python that .venv is made with
 #   PYTEST_ARGS='-k pool'    what `make test` passes on to pytest
 #   DEMO_ARGS=--help         what `make demo` passes on to `deskroll demo`
+#   RL_ARGS='--seed 2'       what `make rl-demo` passes on to examples/rl/demo.py
 #   BENCH=pool BENCH_ARGS=--quick       which benchmark `make bench` runs (all, unless told), and how
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -10,7 +11,7 @@ SOAK ?= 11
 BENCH ?= desktop recording suite pool engine models events scale rl
 export PYTHON
 
-.PHONY: help setup demo test test-fast test-vllm test-trainers soak lint format bench lock vllm trainers clean
+.PHONY: help setup demo test test-fast test-vllm test-trainers soak lint format bench lock vllm rl-demo trainers clean
 
 help:
 	@echo 'make demo      deskroll at work on embedded desktops: no key, no virtual machine'
@@ -25,6 +26,7 @@ help:
 	@echo 'make setup     everything that test and lint need, without running them'
 	@echo 'make vllm      vLLM for CPUs in .venv-vllm: minutes and 3 to 6 GB, once'
 	@echo 'make trainers  tinker-cookbook and verl in .venv-trainers: minutes and 2 GB, once'
+	@echo 'make rl-demo   reinforcement learning from nothing to a curve: vLLM, a tiny model, real windows (RL_ARGS="--seed 2")'
 	@echo 'make lock      newest versions into requirements*.lock'
 	@echo 'make clean     remove every .venv and caches; system packages stay'
 
@@ -77,6 +79,10 @@ lock:
 vllm:
 	@scripts/prepare runtime vllm
 	@scripts/vllm
+
+rl-demo: vllm
+	@scripts/prepare dev local network demo
+	.venv/bin/python examples/rl/demo.py $(RL_ARGS)
 
 trainers:
 	@scripts/trainers

@@ -124,36 +124,48 @@ async def _opened(prepared: Prepared) -> AsyncIterator[TrainLoop]:
             config.trainer, config.trainer_options, _context(config, checkpoints.folder(0)), log=root / "trainer.log",
             python=config.trainer_python,
         )  # fmt: skip
-        if config.trains:
+        pool = await _start_servers(stack, prepared, checkpoints, done)
+        if config.trains:  # meanwhile: servers take their time, too
+            _log.info("the trainer %s loads the weights of step %s", config.trainer, done)
             await stack.enter_async_context(trainer)
             await trainer.open(checkpoints.folder(done), checkpoints.state(done))
-        servers, address = await _serving(stack, prepared, checkpoints, done)
+        servers, address = await _serving(pool, prepared, checkpoints, done)
         plan = _plan(prepared, address)
         about = tracked_run(runtime.store.info, prepared.folder, config, done)
         await stack.enter_async_context(Tracking(trackers_of(config), runtime.hub, about))
         yield TrainLoop(plan, runtime, trainer, servers, checkpoints, log, _log.info)
 
 
-async def _serving(
+async def _start_servers(
     stack: AsyncExitStack, prepared: Prepared, checkpoints: Checkpoints, done: int
+) -> ModelServicePool | None:
+    """The run's own servers, which start from now on, with the weights of the last step; None: it has none."""
+    if prepared.models is None:
+        return None
+    whole = prepared.config.trains and not prepared.models.enable_lora
+    base = str(checkpoints.folder(done)) if whole else prepared.models.ckpt_path
+    pool = ModelServicePool(prepared.models.model_copy(update={"ckpt_path": base}), tell=_log.warning)
+    await stack.enter_async_context(pool)
+    _log.info("starting %s, which may take minutes", counted(prepared.models.replicas, "model server"))
+    return pool
+
+
+async def _serving(
+    pool: ModelServicePool | None, prepared: Prepared, checkpoints: Checkpoints, done: int
 ) -> tuple[Servers, str]:
     """Whoever serves the model with the weights of the last step, and where runs ask; empty: as the settings say."""
     model, config = prepared.run.model, prepared.config
-    if prepared.models is None:
-        if model.pool:
-            elsewhere = PoolElsewhere(model.pool, adapters=config.trains and config.lora_rank > 0)
-            if done:
-                await elsewhere.reload(checkpoints.folder(done))
-            return elsewhere, ""
-        return Unrefreshed(), ""
-    adapters = prepared.models.enable_lora
-    base = prepared.models.ckpt_path if adapters or not config.trains else str(checkpoints.folder(done))
-    pool = ModelServicePool(prepared.models.model_copy(update={"ckpt_path": base}), tell=_log.warning)
-    await stack.enter_async_context(pool)
-    await pool.ready()
-    if adapters and done:
-        await pool.reload(checkpoints.folder(done))
-    return OwnPool(pool), pool.address
+    if pool is not None:
+        await pool.ready()
+        if prepared.models is not None and prepared.models.enable_lora and done:
+            await pool.reload(checkpoints.folder(done))
+        return OwnPool(pool), pool.address
+    if model.pool:
+        elsewhere = PoolElsewhere(model.pool, adapters=config.trains and config.lora_rank > 0)
+        if done:
+            await elsewhere.reload(checkpoints.folder(done))
+        return elsewhere, ""
+    return Unrefreshed(), ""
 
 
 def _plan(prepared: Prepared, address: str) -> TrainPlan:
