@@ -24,7 +24,7 @@ help:
 	@echo 'make format    let ruff rewrite the sources'
 	@echo 'make bench     the benchmarks                     (BENCH=pool BENCH_ARGS=--quick)'
 	@echo 'make setup     everything that test and lint need, without running them'
-	@echo 'make vllm      vLLM for CPUs in .venv-vllm: minutes and 3 GB, once'
+	@echo 'make vllm      vLLM for CPUs in .venv-vllm: minutes and 3 to 6 GB, once'
 	@echo 'make trainers  tinker-cookbook and verl in .venv-trainers: minutes and 2 GB, once'
 	@echo 'make rl-demo   reinforcement learning from nothing to a curve: vLLM, a tiny model, real windows (RL_ARGS="--seed 2")'
 	@echo 'make lock      newest versions into requirements*.lock'
@@ -77,6 +77,7 @@ lock:
 	@scripts/lock
 
 vllm:
+	@scripts/prepare runtime vllm
 	@scripts/vllm
 
 rl-demo: vllm

@@ -186,10 +186,14 @@ async def _ask(
 ) -> tuple[Completion, float]:
     from deskroll.models.messages import Message  # noqa: PLC0415
     from deskroll.models.openai import OpenAIModel  # noqa: PLC0415
+    from deskroll.models.vllm.waiting import tell_waiting  # noqa: PLC0415
 
     message = Message.user(text, images)
     began = time.monotonic()
-    async with OpenAIModel(settings, sink=_Retries(), prices=prices) as client:
+    async with (
+        OpenAIModel(settings, sink=_Retries(), prices=prices) as client,
+        tell_waiting(settings.pool, lambda line: click.echo(line, err=True)),
+    ):
         completion = await client.complete([message.sent])
     return completion, time.monotonic() - began
 

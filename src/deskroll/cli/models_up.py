@@ -12,7 +12,7 @@ import click
 
 from deskroll.cli.options import json_option, print_json
 from deskroll.cli.places import LocalPath
-from deskroll.errors import plain
+from deskroll.errors import ModelError, plain
 from deskroll.host.tokens import TOKEN_VARIABLE
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ async def _up(config: ModelPoolConfig, at: str, as_json: bool) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     listen, token = pool_listen(at), os.environ.get(TOKEN_VARIABLE, "").strip()
     async with (
-        ModelServicePool(config, listen=listen, token=token, tell=_tell) as pool,
+        ModelServicePool(config, listen=listen, token=token, tell=_tell, note=_tell) as pool,
         serve_control(pool, control_listen(listen)),
     ):
         if as_json:
@@ -89,6 +89,8 @@ async def _up(config: ModelPoolConfig, at: str, as_json: bool) -> None:
         try:
             await asyncio.wait([ready, ended], return_when=asyncio.FIRST_COMPLETED)
             if ready.done():
+                if isinstance(ready.exception(), ModelError):
+                    raise ModelError("no server of the pool is up: what is above says why")
                 ready.result()
                 status = await pool.status()
                 print_json(status) if as_json else _show(status)
@@ -115,7 +117,7 @@ def ls(at: str, as_json: bool) -> None:
 
 
 @click.command(epilog="\b\nExamples:\n  deskroll models reload\n  deskroll models reload checkpoints/step_12")
-@click.argument("folder", required=False, metavar="DIR", type=LocalPath(file_okay=False))
+@click.argument("folder", required=False, metavar="[DIR]", type=LocalPath(file_okay=False))
 @_at
 @json_option
 def reload(folder: Path | None, at: str, as_json: bool) -> None:
@@ -126,9 +128,7 @@ def reload(folder: Path | None, at: str, as_json: bool) -> None:
     if as_json:
         print_json(done)
         return
-    what = f"version {done.checkpoint.version or '-'} in {plain(done.checkpoint.path)}"
-    back = ", an older one than before" if done.went_back else ""
-    click.echo(f"{what} is served{back}" if done.changed else f"nothing newer; {what} is served")
+    click.echo(done.shown)
 
 
 @click.command(epilog="\b\nExample:\n  deskroll models add http://127.0.0.1:8000/v1 --model my-model")
@@ -187,9 +187,7 @@ def _show(status: PoolStatus) -> None:
         click.echo(f"  {view.name}  {view.state}  {view.in_flight}/{view.limit}  version {view.version or '-'}{error}")
     for each in status.replicas:
         if each.state != "up":
-            where = f"; its log: {plain(each.log)}" if each.log else ""
-            why = f": {plain(each.last_error, 300)}" if each.last_error else ""
-            click.echo(f"  server {each.number}: {each.state}{why}{where}")
+            click.echo(f"  {each.shown}")
     for gpu in status.gpus:
         click.echo(f"  GPU {gpu.index}: {gpu.used_mb:,} of {gpu.total_mb:,} MB")
     if checkpoint.refused:

@@ -102,15 +102,19 @@ def _clear(path: Path, instead: str) -> None:
     """Make room for a socket, where nothing but a dead one is in the way."""
     if path.exists() and not path.is_socket():
         raise InputError(f"cannot serve on unix:{path}: there is something else at that path")
+    if is_served(path):
+        raise InputError(f"something is served on unix:{path} already: {instead}")
+    path.unlink(missing_ok=True)  # left by a service that was killed
+
+
+def is_served(path: Path) -> bool:
+    """Whether anybody answers on a unix socket; one that a killed service has left is nobody."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
-        except FileNotFoundError:
-            return
-        except ConnectionRefusedError:
-            path.unlink(missing_ok=True)  # left by a service that was killed
-            return
-    raise InputError(f"something is served on unix:{path} already: {instead}")
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+    return True
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from deskroll.models.base import ModelRefused
 from deskroll.models.listed import is_listed, unlisted
 from deskroll.models.plugin import ModelPlugin, model_kind
 from deskroll.models.settings import SAMPLING, ModelSettings
+from deskroll.models.vllm.waiting import tell_waiting
 from deskroll.rollout.spec import EpisodeSpec, key_of
 
 _log = logging.getLogger(__name__)
@@ -98,7 +99,8 @@ class Models:
         try:
             async with kind.serve(model, name, self._events) as served:
                 answer.set_result((served, await _check(served, name, kind) if asked else True))
-                await self._closing.wait()
+                async with tell_waiting(model.pool, lambda line: _log.warning("%s: %s", name, line)):
+                    await self._closing.wait()
         except BaseException as error:
             told, answered = _told(error, name), answer.done()
             if not answered:

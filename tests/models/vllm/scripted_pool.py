@@ -25,7 +25,9 @@ class ScriptedReplica:
         )  # fmt: skip
         self.died: asyncio.Future[ServerDied] = asyncio.get_running_loop().create_future()
         self.control = ServerControl(socket)
-        self.is_open = self.fails = False
+        self.is_open = self.fails = self.hopeless = False
+        self.may_start = asyncio.Event()
+        self.may_start.set()
 
     @property
     def url(self) -> str:
@@ -39,8 +41,9 @@ class ScriptedReplica:
         """It has its place."""
 
     async def start(self) -> Proof:
+        await self.may_start.wait()
         if self.fails:
-            raise ServerDied("out of memory")
+            raise ServerDied("out of memory", hopeless=self.hopeless)
         await self.scripted.__aenter__()
         self.is_open = True
         await self.control.__aenter__()
@@ -75,6 +78,8 @@ class ScriptedServers:
         self.started: list[ScriptedReplica] = []
         self.trouble = Trouble()
         self.fail_starts = fail_starts
+        self.hopeless = self.are_held = False
+        """Whether a start that fails always will; whether those that are made from now on wait until they may start."""
         self.unfit: set[str] = set()
         """Names of folders on which none starts."""
         self._folder = folder
@@ -84,8 +89,12 @@ class ScriptedServers:
     def __call__(self, number: int, folder: Path) -> ScriptedReplica:
         socket = self._folder / f"s{len(self.started)}"
         self.started.append(ScriptedReplica(socket, folder, self._script, self.trouble))
-        self.started[-1].fails = len(self.started) <= self.fail_starts or folder.name in self.unfit
-        return self.started[-1]
+        made = self.started[-1]
+        made.fails = len(self.started) <= self.fail_starts or folder.name in self.unfit
+        made.hopeless = self.hopeless
+        if self.are_held:
+            made.may_start.clear()
+        return made
 
     @property
     def open(self) -> list[ScriptedReplica]:

@@ -115,6 +115,9 @@ def serve(words: list[str]) -> None:
         print("(Worker pid=7) ERROR 11-18 01:56:32 [worker.py:953] ValueError: 7 of 12 GiB are free", flush=True)
         print("\n".join(f"line {n}" for n in range(40)), "\nRuntimeError: out of memory", flush=True)
         sys.exit(3)
+    if fault == "no compiler":
+        print("(Worker pid=7) ERROR [x.py:1] InductorError: InvalidCxxCompiler: No working C++ compiler", flush=True)
+        sys.exit(1)
     if fault == "silent":
         signal.pause()
     Handler.state = State(folder, flags["served-model-name"])

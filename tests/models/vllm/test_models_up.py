@@ -75,7 +75,7 @@ def test_from_up_to_ctrl_c(env: dict[str, str], tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert process.returncode == 0
-        assert err == "stopping ...\n"
+        assert err == f"version 2 in {second} is served\nstopping ...\n"
     assert [family(each) for each in ids] == [set(), set()]
     root = Path(env["DESKROLL_RUNTIME_DIR"])
     assert [path.name for path in (root / "models").iterdir()] == ["logs"]
@@ -113,10 +113,44 @@ def test_a_killed_server_comes_back_and_a_killed_pool_is_reaped(env: dict[str, s
         process.kill()
         process.wait()
     assert family(second), "nobody has ended it"
+    gone = models(env, "ls")
+    assert gone.returncode == 2
+    assert "no pool of models answers on unix:" in gone.stderr
+    assert "`deskroll models reap` ends" in gone.stderr
     (reaped,) = json.loads(models(env, "reap", "--json").stdout)
     assert reaped["id"] == second
     assert family(second) == set()
     assert models(env, "reap").stdout == "nothing is left\n"
+
+
+def test_a_start_that_cannot_come_to_anything_ends_at_once_for_up_and_for_whoever_asks(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    program = tmp_path / "vllm"
+    said = "InductorError: InvalidCxxCompiler: No working C++ compiler found"
+    program.write_text(f"#!/bin/sh\nuntil [ -e {go} ]; do sleep 0.05; done\necho '{said}'\nexit 1\n")
+    program.chmod(0o755)
+    words = ["up", "--ckpt-path", str(one_file(tmp_path / "step_1")), "--set", f"vllm_command={program}"]
+    command = [sys.executable, "-m", "deskroll", "models"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, *words], stdout=pipe, stderr=pipe, text=True, env=env) as up:
+        assert up.stdout is not None
+        address = "unix:" + up.stdout.readline().partition("unix:")[2].partition(": ")[0]
+        with subprocess.Popen([*command, "ask", "hello", "--pool", address], stderr=pipe, text=True, env=env) as asking:
+            assert asking.stderr is not None
+            assert "no server of" in (line := asking.stderr.readline())
+            assert "server 0: starting; its log: " in line
+            go.touch()
+            _, asked = asking.communicate(timeout=60)
+        _, err = up.communicate(timeout=60)
+    assert (asking.returncode, up.returncode) == (1, 1)
+    for text in (asked, err):
+        assert f"ended with code 1: {said}; to do: install a C++ compiler" in text
+    assert err.endswith(
+        "given up: another start would end in the same way\n"
+        "deskroll: no server of the pool is up: what is above says why\n"
+    )
 
 
 @pytest.mark.parametrize(

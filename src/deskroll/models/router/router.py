@@ -173,6 +173,12 @@ class Router:
         self._roster.ask(holder, request, session, now, model)
         self._act_at(now)
 
+    def refuse(self, why: str) -> None:
+        """Tell everybody who waits that there will be no ticket."""
+        for holder, request in list(self._answers):
+            self._roster.withdraw(holder, request)
+            self._answers.pop((holder, request))(ModelError(why))
+
     def pin(self, holder: str, number: int, version: str) -> str:
         """Have a version served on until `unpin`, or until the holder is gone; the name to ask for it by."""
         if (model := self._roster.find(version)) is None:

@@ -59,15 +59,17 @@ class ModelServicePool:
         token: str = "",
         sink: EventSink | None = None,
         tell: Callable[[str], None] = _log.warning,
+        note: Callable[[str], None] = _log.info,
     ) -> None:
         """`make` starts servers (default: vLLM); `listen`: where runs ask (default: a socket of its own); `tell` gets
-        what an operator should know, as it happens."""
+        what an operator should know, as it happens, and `note` which weights are taken."""
         self.config = config
         self._make = make
         self._listen = listen
         self._token = token
         self._sink = sink
         self._tell = tell
+        self._note = note
         self._replicas: list[Replica] = []
         self._lives: dict[int, asyncio.Task[None]] = {}
         self._moving = asyncio.Lock()
@@ -118,8 +120,9 @@ class ModelServicePool:
         for replica in self._replicas:
             await replica.settled()
         if all(replica.state is not ReplicaState.UP for replica in self._replicas):
-            why = "\n".join(replica.last_error for replica in self._replicas)
-            raise ModelError(f"no server of the pool is up:\n{why}")
+            why = "\n".join(("no server of the pool is up:", *(replica.last_error for replica in self._replicas)))
+            self._router.refuse(why)
+            raise ModelError(why)
 
     # --- requests ---
 
@@ -207,7 +210,7 @@ class ModelServicePool:
     async def _load_latest(self) -> Reloaded:
         async with self._moving:
             found = await self._supply.newest()
-            return await self._move(found) if found is not None else Reloaded(False, self.checkpoint_info())
+            return await self._move(found) if found is not None else self._reloaded(changed=False)
 
     async def _load(self, folder: Path) -> Reloaded:
         async with self._moving:
@@ -224,9 +227,16 @@ class ModelServicePool:
                 await self._renew(self._replicas)  # one may have them by now
                 raise CheckpointRefused(Refusal.NOT_LOADED, self._supply.refused, file=str(new.path))
         went_back = new.version < before.version
+        done = self._reloaded(went_back=went_back)
         if went_back:
             self._tell(f"went back from version {before.version} to {new.version}")
-        return Reloaded(changed=True, checkpoint=self.checkpoint_info(), went_back=went_back)
+        else:
+            self._note(done.shown)
+        return done
+
+    def _reloaded(self, *, changed: bool = True, went_back: bool = False) -> Reloaded:
+        up = sum(replica.state is ReplicaState.UP for replica in self._replicas)
+        return Reloaded(changed=changed, checkpoint=self.checkpoint_info(), went_back=went_back, up=up)
 
     async def _renew(self, replicas: Sequence[Replica]) -> None:
         await asyncio.gather(*(replica.renew(self._supply.served) for replica in replicas))

@@ -2,8 +2,8 @@
 
 Guarantees: the router asks its server only while that answers with the weights that the pool wants
 (`supply.served`); a server that ends, or of which nobody knows what is in it, is stopped whole before the next one is
-started; after too many deaths it is given up, and says why. A start that may have failed for the weights' sake is no
-death.
+started; after too many deaths, or one that another start would repeat, it is given up, and says why. A start that may
+have failed for the weights' sake is no death.
 """
 
 from __future__ import annotations
@@ -127,11 +127,18 @@ class Replica:
         while self.state is ReplicaState.STARTING:
             end = await self._live()
             self.last_error = str(end)
-            asked_to = self._broken is not None and self._broken.done()
-            over = not (asked_to or self._is_of_weights(end)) and self._is_too_much(running_time())
+            over = self._why_over(end)
             await self.become(ReplicaState.GIVEN_UP if over else ReplicaState.STARTING)
-            so = f"given up after {len(self._deaths)} deaths within {self._config.restarts.within:g} s"
-            self._tell(f"server {self.number}: {end}\n{so if over else 'it is started again'}")
+            self._tell(f"server {self.number}: {end}\n{over or 'it is started again'}")
+
+    def _why_over(self, end: DeskrollError) -> str:
+        """Why there is no other server after this one; empty: there is."""
+        if isinstance(end, ServerDied) and end.hopeless:
+            return "given up: another start would end in the same way"
+        asked_to = self._broken is not None and self._broken.done()
+        if asked_to or self._is_of_weights(end) or not self._is_too_much(running_time()):
+            return ""
+        return f"given up after {len(self._deaths)} deaths within {self._config.restarts.within:g} s"
 
     def _is_of_weights(self, end: DeskrollError) -> bool:
         """Whether its server did not come up, perhaps for what it was to come up with."""

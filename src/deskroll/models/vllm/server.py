@@ -2,8 +2,8 @@
 
 Guarantees: its note is written before it is started, so that nothing of it is ever without an owner. `start` returns
 when it is ready: it is healthy, and has answered a prompt with token ids and log-probabilities. When it dies, `died`
-is done and the error has the last lines of its log. `stop`, or a start that failed or was cancelled, leaves no process
-of it, also where its API process was killed and EngineCore was not.
+is done and the error has the cause, as far as its log tells, and the log's path. `stop`, or a start that failed or was
+cancelled, leaves no process of it, also where its API process was killed and EngineCore was not.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 
 from deskroll.clocks import running_time, time_limit
-from deskroll.errors import ModelError, plain
+from deskroll.errors import ModelError
+from deskroll.models.vllm.cause import find_cause
 from deskroll.models.vllm.command import Place, ServerCommand
 from deskroll.models.vllm.control import ServerControl
 from deskroll.models.vllm.family import end_family
@@ -27,15 +27,17 @@ _LOOK_S = 0.1
 _HEALTH_S = 10.0
 _GRACE_S = 10.0
 """For how long a server may end by itself."""
-_LAST_LINES = 15
-_LAST_BYTES = 65_536
-_LONGEST_ERROR = 600
-_ERROR = re.compile(r"(?:^|[\])] +)([A-Za-z_.]*(?:Error|Exception): .+)$")
-"""The line of a traceback that says what went wrong, also where vLLM has put its own words before it."""
+_LAST_BYTES = 131_072
+"""Of its log: what the end of a server says, several tracebacks in each of its processes."""
 
 
 class ServerDied(ModelError):
-    """A server ended, or did not become ready; the text has the end of its log."""
+    """A server ended, or did not become ready; the text has the cause, and where its log is."""
+
+    def __init__(self, message: str, *, hopeless: bool = False) -> None:
+        super().__init__(message)
+        self.hopeless = hopeless
+        """Whether another start would end in the same way."""
 
 
 class VLLMServer:
@@ -165,10 +167,6 @@ class VLLMServer:
             self._process.terminate()
         await asyncio.wait([self._watching], timeout=grace)
 
-    def last_lines(self) -> str:
-        """The end of its log."""
-        return "\n".join(plain(line) for line in self._end_of_log()[-_LAST_LINES:])
-
     def _end_of_log(self) -> list[str]:
         try:
             with self.log.open("rb") as file:
@@ -176,11 +174,6 @@ class VLLMServer:
                 return file.read().decode(errors="replace").splitlines()
         except OSError:
             return []
-
-    def _first_error(self) -> str:
-        """Of a server that never was ready, what it said first: its last lines only say that there was something."""
-        found = (_ERROR.search(line) for line in self._end_of_log()) if self.ready_s is None else ()
-        return next((f": {plain(error[1], _LONGEST_ERROR)}" for error in found if error), "")
 
     async def _launch(self) -> None:
         command = self._make(self._placed)
@@ -205,9 +198,11 @@ class VLLMServer:
         return self._died(how)
 
     def _died(self, how: str) -> ServerDied:
-        last = self.last_lines()
-        lines = f"; the end of {self.log}:\n{last}" if last else f"; {self.log} is empty"
-        return ServerDied(f"model server {self.id} ({self.model}) {how}{self._first_error()}{lines}")
+        cause = find_cause(self._end_of_log(), was_ready=self.ready_s is not None)
+        why = f": {cause.text}" if cause.text else ""
+        to_do = f"; to do: {cause.to_do}" if cause.to_do else ""
+        text = f"model server {self.id} ({self.model}) {how}{why}{to_do}; its log: {self.log}"
+        return ServerDied(text, hopeless=bool(to_do))
 
     async def _until_ready(self) -> Proof:
         try:

@@ -8,6 +8,7 @@ Whoever changes something is answered with what holds then.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ import msgspec
 from aiohttp import web
 
 from deskroll.errors import DeskrollError, InputError, ModelError
-from deskroll.host.listen import Listen, open_listener
+from deskroll.host.listen import Listen, is_served, open_listener
 from deskroll.host.runtime_folder import runtime_root
 from deskroll.models.settings import is_loopback
 from deskroll.models.vllm.control import ServerControl
@@ -91,8 +92,10 @@ async def serve_control(pool: ModelServicePool, listen: Listen) -> AsyncIterator
     try:
         with open_listener(listen, instead="stop that pool, or choose another path with --listen") as listener:
             await web.SockSite(runner, listener).start()
-            yield
-            await runner.cleanup()
+            try:
+                yield
+            finally:
+                await runner.cleanup()  # while its socket is open still
     finally:
         await runner.cleanup()
 
@@ -120,9 +123,10 @@ async def ask_remove(at: str, url: str) -> PoolStatus:
 async def _call(at: str, path: str, asked: Reload | Service | None, kind: type[T]) -> T:
     listen = pool_listen(at)
     socket = Path(control_listen(listen).path)
-    if not socket.exists():
+    if not await asyncio.to_thread(is_served, socket):
+        left = "; what a killed one has left, `deskroll models reap` ends" if socket.exists() else ""
         raise InputError(
-            f"no pool of models answers on {listen}: start one with `deskroll models up`, or name its --at"
+            f"no pool of models answers on {listen}: start one with `deskroll models up`, or name its --at{left}"
         )
     async with ServerControl(socket, _LONGEST_S) as control:
         if asked is None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from deskroll.models.router.roster import EndpointView
+from deskroll.errors import plain
+from deskroll.models.router.roster import EndpointState, EndpointView
 from deskroll.models.vllm.gpus import Gpu
 from deskroll.types import Record
+
+_LONGEST = 2000
 
 
 class CheckpointInfo(Record, frozen=True):
@@ -31,6 +34,14 @@ class ReplicaStatus(Record, frozen=True):
     last_error: str = ""
     log: str = ""
 
+    @property
+    def shown(self) -> str:
+        """In a line."""
+        where = f"; its log: {plain(self.log)}" if self.log else ""
+        before = "; the one before it: " if self.log else ": "
+        why = f"{before}{plain(self.last_error, _LONGEST)}" if self.last_error else ""
+        return f"server {self.number}: {self.state}{where}{why}"
+
 
 class PoolStatus(Record, frozen=True):
     """All of it."""
@@ -45,6 +56,14 @@ class PoolStatus(Record, frozen=True):
     """Requests without a ticket."""
     gpus: tuple[Gpu, ...] = ()
 
+    @property
+    def waits_for(self) -> str:
+        """What requests wait for, in a line, where no server is up; empty: one is."""
+        if any(view.state is not EndpointState.STARTING for view in self.endpoints):
+            return ""
+        each = "; ".join(replica.shown for replica in self.replicas)
+        return f"no server of {plain(self.address)} is up yet, and requests wait for it: {each}"
+
 
 class Reloaded(Record, frozen=True):
     """What came of a look for newer weights."""
@@ -53,3 +72,13 @@ class Reloaded(Record, frozen=True):
     checkpoint: CheckpointInfo
     went_back: bool = False
     """Whether what is served now is an older version than before."""
+    up: int = 0
+    """Servers that are up; where none is, those that start come up with these weights."""
+
+    @property
+    def shown(self) -> str:
+        """In a line."""
+        what = f"version {self.checkpoint.version or '-'} in {plain(self.checkpoint.path)}"
+        is_so = "is served" if self.up else "is chosen, and no server is up yet (`deskroll models ls` says more)"
+        back = " (an older one than before)" if self.went_back else ""
+        return f"{'' if self.changed else 'nothing newer; '}{what}{back} {is_so}"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from deskroll.models.weights.checkpoint import ADAPTER, INDEX, TEMPORARY, WEIGHTS, version_of
 from deskroll.types import Record
 
@@ -42,6 +44,11 @@ class Folder(Record, frozen=True):
     def is_marked(self) -> bool:
         """Whether whoever wrote it says that it is whole."""
         return any(marker in self.files for marker in MARKERS)
+
+    @property
+    def unmarked(self) -> Folder:
+        """All of it but markers: what they say of it changes nothing in it."""
+        return msgspec.structs.replace(self, files={n: file for n, file in self.files.items() if n not in MARKERS})
 
     @property
     def has_weights(self) -> bool:

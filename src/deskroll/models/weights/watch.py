@@ -96,12 +96,13 @@ class WeightsWatch:
     def _pass_over(self, look: Look, newest: int) -> None:
         for folder in look.folders:
             if folder.version is not None and folder.version <= newest:
-                self._history[folder.name] = folder
+                self._history[folder.name] = folder.unmarked
 
     def _is_history(self, folder: Folder) -> bool:
-        """An old version that changes is being removed, or was finished late; a newer one was written anew."""
+        """An old version that changes is being removed, or was finished late; a newer one was written anew, unless
+        its marker alone is new."""
         was = self._history.get(folder.name)
-        return was is not None and (was == folder or (folder.version or 0) <= self.served.version)
+        return was is not None and (was == folder.unmarked or (folder.version or 0) <= self.served.version)
 
     def _checked(self, folder: Folder, whole: list[Folder], keep: Collection[str]) -> Checkpoint:
         version = self._version(folder, whole)
