@@ -194,4 +194,6 @@ def test_an_installed_tinker_cookbook_is_found_first(here: Here, tmp_path: Path)
 
 def test_it_is_no_package_of_ours() -> None:
     assert list((ROOT / "tinker_cookbook").rglob("__init__.py")) == []
-    assert "tinker_cookbook" not in (ROOT / "pyproject.toml").read_text()
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    assert built["wheel"]["packages"] == ["src/deskroll"]
+    assert "tinker_cookbook" not in built["sdist"]["include"]
