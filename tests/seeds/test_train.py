@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
