@@ -4,7 +4,7 @@ NUMBERS = tuple(str(number) for number in range(1, 9))
 PRESS = "press"
 NAMES = (
     "about", "accept", "account", "add", "agree", "align", "allow", "apply", "archive", "attach", "back", "bold",
-    "border", "browse", "build", "cancel", "center", "chart", "chat", "check", "clear", "clip", "close", "code",
+    "border", "browse", "build", "cancel", "center", "chart", "chat", "check", "clear", "clip", "close", "shift",
     "color", "comment", "connect", "continue", "copy", "create", "crop", "cut", "debug", "decline", "delete",
     "deploy", "detach", "details", "disable", "discard", "download", "draw", "edit", "email", "enable", "encode",
     "erase", "exit", "expand", "export", "fetch", "file", "fill", "filter", "find", "finish", "fit", "flip", "folder",

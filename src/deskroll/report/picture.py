@@ -35,7 +35,7 @@ def write_picture(curves: Curves, title: str, path: Path) -> None:
     """Write the picture."""
     figure = Figure(figsize=(12, 7.2), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(plain(title, 100), fontsize=13, fontweight="bold", x=0.01, ha="left", parse_math=False)
+    figure.suptitle(plain(title, 125), fontsize=11, fontweight="bold", x=0.01, ha="left", parse_math=False)
     (score, lag), (time, busy) = figure.subplots(2, 2)
     _draw_scores(score, curves)
     _draw_lag(lag, curves)
