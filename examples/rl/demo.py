@@ -40,10 +40,10 @@ class Figures(msgspec.Struct):
     after: float
     """The same 128 tables of unseen names, after the last step."""
     tables_before: float
-    """The first 64 of them ..."""
+    """The first of them (64, unless --windows says otherwise) ..."""
     tables_after: float
     windows_before: float | None
-    """... and the same 64 as real windows."""
+    """... and the same as real windows."""
     windows_after: float | None
     steps: int
     refreshes: int
@@ -69,11 +69,9 @@ def main() -> None:
     out = (given.out / f"seed{given.seed}").absolute()
     out.mkdir(parents=True, exist_ok=True)
     prepare(out, given.seed)
-    begun = time.monotonic()
     train(out, given.seed, given.set)
-    note_time(out, time.monotonic() - begun)
     shares = play_windows(out, given.windows) if given.windows else (None, None)
-    made = figures(out, given.seed, *shares)
+    made = figures(out, given.seed, given.windows, *shares)
     (out / "figures.json").write_bytes(msgspec.json.format(msgspec.json.encode(made)))
     call([*DESKROLL, "report", "run"], out)
     print(msgspec.json.format(msgspec.json.encode(made)).decode())
@@ -91,15 +89,15 @@ def prepare(out: Path, seed: int) -> None:
 
 
 def train(out: Path, seed: int, settings: list[str]) -> None:
-    """`deskroll train`: a folder that holds a run is resumed."""
-    more = [word for each in settings for word in ("--set", each)]
-    call([*DESKROLL, "train", "train.yaml", "--log-path=run", f"--seed={seed}", *more], out)
-
-
-def note_time(out: Path, seconds: float) -> None:
-    """Add to what earlier starts took."""
-    note = out / "seconds"
-    note.write_text(str(float(note.read_text() if note.exists() else 0) + seconds))
+    """`deskroll train`, and how long all starts of it took: a folder that holds a run is resumed."""
+    if (out / "trained").exists():
+        return
+    more, begun, note = [word for each in settings for word in ("--set", each)], time.monotonic(), out / "seconds"
+    try:
+        call([*DESKROLL, "train", "train.yaml", "--log-path=run", f"--seed={seed}", *more], out)
+        (out / "trained").touch()
+    finally:
+        note.write_text(str(float(note.read_text() if note.exists() else 0) + time.monotonic() - begun))
 
 
 def play_windows(out: Path, count: int) -> tuple[float, float]:
@@ -119,12 +117,15 @@ def served(out: Path) -> Iterator[str]:
     settings = yaml.safe_load((out / "train.yaml").read_text())["models"]
     (out / "models.yaml").write_text(yaml.safe_dump(settings | {"ckpt_path": "model"}))
     address = f"unix:{out}/models.sock"
+    (out / "models.sock").unlink(missing_ok=True)  # of one that was killed
     words = [*DESKROLL, "models", "up", "models.yaml", "--listen", address]
     print(f"$ {shlex.join(words)}", flush=True)
     server = subprocess.Popen(words, cwd=out)
     try:
         while not (out / "models.sock").exists() and server.poll() is None:
             time.sleep(0.2)
+        if server.poll() is not None:
+            sys.exit("the model is not served, see above")
         yield address
     finally:
         server.send_signal(signal.SIGINT)
@@ -139,14 +140,16 @@ def play(out: Path, name: str, count: int, pool: str) -> float:
         "env_options.screen_height": "800",
     }  # fmt: skip
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    if not (out / name / "summary.json").exists():
-        where = ["--output-dir=.", "--set", f"run_id={name}", f"--limit={count}", "--num-vms=4", "--num-rollouts=8"]
+    where = ["--output-dir=.", "--set", f"run_id={name}", f"--limit={count}", "--num-vms=4", "--num-rollouts=8"]
+    if (out / name).exists():
+        call([*DESKROLL, "run", "--resume", name], out)
+    else:
         call([*DESKROLL, "run", "eval.jsonl", "--env=osworld", "--model=policy", *words, *where], out)
     scores = [each.points for each in deskroll.open_run(str(out / name)).outcomes()]
     return share([each for each in scores if each is not None])
 
 
-def figures(out: Path, seed: int, before: float | None, after: float | None) -> Figures:
+def figures(out: Path, seed: int, count: int, before: float | None, after: float | None) -> Figures:
     """Read from the folder of the run."""
     log = TrainLog(out / "run")
     log.open()
@@ -154,7 +157,7 @@ def figures(out: Path, seed: int, before: float | None, after: float | None) -> 
     steps = [each for each in log.records if isinstance(each, StepRecord)]
     run = deskroll.open_run(str(out / "run"))
     outcomes = list(run.outcomes())
-    first = {f"eval-{number:03}" for number in range(WINDOWS)}
+    first = {f"eval-{number:03}" for number in range(count or WINDOWS)}
 
     def on_tables(phase: str, round_: int) -> float:
         chosen = (each for each in outcomes if (each.key.phase, each.key.round) == (phase, round_))

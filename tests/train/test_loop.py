@@ -140,11 +140,47 @@ async def test_an_evaluation_holds_up_whole_weights_alone(tmp_path: Path, adapte
         for at, each in enumerate(records) if isinstance(each, EvalRecord)
     }  # fmt: skip
     if adapters:
-        assert max(holds.values()) < 0.25, "no turn of an evaluation was waited for"
         assert min(meanwhile[0], meanwhile[4]) >= 1, "steps were taken while they ran"
     else:
         assert set(meanwhile.values()) == {0}
         assert min(holds[1], holds[5], holds[9]) > 0.25
+
+
+async def test_evaluations_that_were_left_are_finished_by_a_resume(tmp_path: Path) -> None:
+    """With adapters steps go on while evaluations run: those of older versions are made of those versions."""
+    slow = [Task(id=f"e{n}", instruction=f"slowly: 6*7? ({n})", answer="42") for n in range(3)]
+    plan = {
+        "script": SLOW, "adapters": True, "eval_tasks": slow, "eval_every": 2, "baseline": True,
+        "pace": Pace(groups_per_batch=1, most_behind=1),
+    }  # fmt: skip
+    async with training(tmp_path, steps=30, **plan) as run:
+        work = asyncio.create_task(run.loop.run())
+        await until(lambda: run.loop.step >= 3, "three steps were taken")
+        work.cancel()
+        await asyncio.wait((work,))
+        before = run.loop.step
+        assert ("eval", 2) not in run.loop.log.evaluated, "it was left"
+    async with training(tmp_path, steps=before + 1, **plan) as run:
+        await run.loop.run()
+        evaluations = [each for each in run.loop.log.records if isinstance(each, EvalRecord)]
+    made = sorted((each.step, each.versions) for each in evaluations)
+    due = sorted({0, *range(2, before + 2, 2), before + 1})
+    assert made == [(step, (str(step),)) for step in due]
+
+
+async def test_told_to_stop_while_an_evaluation_runs_it_takes_no_step(tmp_path: Path) -> None:
+    slow = [Task(id=f"e{n}", instruction=f"slowly: 6*7? ({n})", answer="42") for n in range(3)]
+    plan = {"script": SLOW, "eval_tasks": slow, "eval_every": 1, "pace": Pace(groups_per_batch=1, most_behind=1)}
+    async with training(tmp_path, steps=3, **plan) as run:
+        work = asyncio.create_task(run.loop.run())
+        await until(lambda: run.loop.step >= 1, "a step was taken")
+        run.loop.stop(now=True)
+        await work
+        assert run.loop.step == 1
+        assert run.loop.log.evaluated == set()
+    async with training(tmp_path, steps=3, **plan) as run:
+        await run.loop.run()
+        assert run.loop.log.evaluated == {("eval", 1), ("eval", 2), ("eval", 3)}
 
 
 @pytest.mark.parametrize(

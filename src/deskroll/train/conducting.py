@@ -95,8 +95,7 @@ async def train(prepared: Prepared) -> TrainEnded:
             except DeskrollError as error:
                 error.args = (f"{error}\ngo on with:  {program()} train --resume {shlex.quote(prepared.folder)}",)
                 raise
-        log = loop.log
-    unfinished = not config.baseline_only and len(log.steps) < config.steps
+        log, unfinished = loop.log, not loop.is_over
     evaluations = [each for each in log.records if isinstance(each, EvalRecord)]
     code = 130 if interrupts.count and unfinished else int(unfinished)
     return TrainEnded(prepared.folder, log.steps, evaluations, config.steps, code)

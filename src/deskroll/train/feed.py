@@ -104,6 +104,11 @@ class Feed:
         self._following += 1
         return self._following - 1, self.version
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more is begun."""
+        return self._ended
+
     def end(self) -> None:
         """Begin nothing more."""
         self._ended = True

@@ -100,6 +100,15 @@ class Servers(Protocol):
         """Serve the weights in a folder; a `DeskrollError` where no server takes them."""
 
 
+@dataclass(frozen=True)
+class _Due:
+    """An evaluation that is to be made."""
+
+    phase: str
+    step: int
+    version: int
+
+
 class TrainLoop:
     """One start of a training run; `run` it once."""
 
@@ -131,6 +140,13 @@ class TrainLoop:
         """How many steps were taken."""
         return self.feed.step
 
+    @property
+    def is_over(self) -> bool:
+        """Whether all steps were taken, and every evaluation was made that is due by now."""
+        plan = self._plan
+        left = range(0 if self._servers.keeps_versions else self.step, self.step + 1)
+        return (plan.baseline_only or self.step >= plan.steps) and not any(map(self._due_after, left))
+
     def stop(self, now: bool = False) -> None:
         """Start nothing more: a step that is being taken is finished, and so are episodes, unless `now`."""
         self.feed.end()
@@ -151,7 +167,8 @@ class TrainLoop:
         plan = self._plan
         self._events.start(plan.steps, plan.pace.groups_per_batch)
         async with asyncio.TaskGroup() as work:
-            self._begin_evaluation(work, BASELINE if not self.step else EVAL)
+            await self._begin_missed(work)
+            self._begin_evaluation(work)
             if not plan.baseline_only and self.step < plan.steps:
                 job = self.runtime.run(Job(TRAIN, self.feed, plan.spec, plan.group_size, folder=plan.folder))
                 collecting = work.create_task(self._collect(job))
@@ -181,12 +198,13 @@ class TrainLoop:
             if (taken := await self.feed.take()) is None:
                 return
             ready = time.monotonic()
-            await self._hold()
+            if not await self._hold():
+                return
             seconds = {
                 "refresh": self._refresh_s, "generate": ready - begun, "hold": time.monotonic() - ready,
             }  # fmt: skip
             await self._take_step(taken, seconds)
-            self._begin_evaluation(work, EVAL)
+            self._begin_evaluation(work)
 
     async def _take_step(self, taken: Taken, seconds: dict[str, float]) -> None:
         plan, step = self._plan, self.step + 1
@@ -253,30 +271,53 @@ class TrainLoop:
 
     # --- evaluations ---
 
-    def _begin_evaluation(self, work: asyncio.TaskGroup, phase: str) -> None:
+    def _begin_evaluation(self, work: asyncio.TaskGroup) -> None:
         """Where one is due after this many steps, and was not made: begin it."""
-        plan, step = self._plan, self.step
-        if phase == BASELINE:
-            due = plan.baseline or plan.baseline_only
+        if (phase := self._due_after(self.step)) is not None:
+            self._begin(work, phase, self.step, self.feed.version)
+
+    async def _begin_missed(self, work: asyncio.TaskGroup) -> None:
+        """Begin those that an earlier start left while steps went on: of older versions, each loaded once more."""
+        due = {step: phase for step in range(self.step) if (phase := self._due_after(step)) is not None}
+        missed = due if self._servers.keeps_versions else {}  # whole weights take no step meanwhile
+        for step, phase in missed.items():
+            if not self._checkpoints.is_whole(step):
+                self._tell(f"{phase} after step {step} was not finished, and its weights are gone: it is left out")
+                continue
+            if step:
+                await self._servers.reload(self._checkpoints.folder(step))
+            self._begin(work, phase, step, step)
+            await self._pinned.wait()
+        if any(missed):
+            await self._servers.reload(self._checkpoints.folder(self.step))
+
+    def _due_after(self, step: int) -> str | None:
+        """The phase of the evaluation after so many steps; None: there is none, or it was made."""
+        plan = self._plan
+        if step == 0:
+            phase, due = BASELINE, plan.baseline or plan.baseline_only
         else:
-            due = plan.eval_every > 0 and (step % plan.eval_every == 0 or step >= plan.steps)
-        if due and (phase, step) not in self.log.evaluated and plan.eval_tasks and plan.eval_spec is not None:
-            self._pinned = asyncio.Event()
-            evaluation = self._evaluate(phase, plan.eval_spec, self._pinned, self._evaluation)
-            self._evaluation = work.create_task(evaluation)
+            phase, due = EVAL, plan.eval_every > 0 and (step % plan.eval_every == 0 or step >= plan.steps)
+        return phase if due and plan.eval_tasks and (phase, step) not in self.log.evaluated else None
+
+    def _begin(self, work: asyncio.TaskGroup, phase: str, step: int, version: int) -> None:
+        if (spec := self._plan.eval_spec) is None:
+            return
+        self._pinned = asyncio.Event()
+        evaluation = self._evaluate(_Due(phase, step, version), spec, self._pinned, self._evaluation)
+        self._evaluation = work.create_task(evaluation)
 
     async def _evaluate(
-        self, phase: str, spec: EpisodeSpec, pinned: asyncio.Event, before: asyncio.Task[None] | None
+        self, due: _Due, spec: EpisodeSpec, pinned: asyncio.Event, before: asyncio.Task[None] | None
     ) -> None:
         """`before`: the evaluation that ends first: one job of a name runs at a time."""
-        step, version = self.step, self.feed.version
-        async with self._servers.pinned(version) as name:
-            self._pins.append(version)
+        async with self._servers.pinned(due.version) as name:
+            self._pins.append(due.version)
             pinned.set()
             if before is not None:
                 await before
-            await self._evaluate_pinned(phase, step, spec, name)
-        self._pins.remove(version)
+            await self._evaluate_pinned(due.phase, due.step, spec, name)
+        self._pins.remove(due.version)
 
     async def _evaluate_pinned(self, phase: str, step: int, spec: EpisodeSpec, name: str) -> None:
         plan, begun = self._plan, time.monotonic()
@@ -293,12 +334,18 @@ class TrainLoop:
         mean = "nothing was scored" if record.mean_score is None else f"mean score {record.mean_score:.3f}"
         self._tell(f"{phase} after step {step}: {mean}, {record.successes} of {record.scored} scored succeed")
 
-    async def _hold(self) -> None:
-        """Wait until weights may change: for the end of an evaluation, or until its version is pinned."""
-        if self._evaluation is not None:
-            if not self._evaluation.done():
-                self._events.wait(LoopWait.EVALUATION)
-            await (self._pinned.wait() if self._servers.keeps_versions else self._evaluation)
+    async def _hold(self) -> bool:
+        """Wait until weights may change: for the end of an evaluation, or until its version is pinned; False: the run
+        was told to stop meanwhile, and a step would leave an evaluation behind that a resume can finish."""
+        if self._evaluation is None:
+            return True
+        if self._servers.keeps_versions:
+            await self._pinned.wait()
+            return True
+        if not self._evaluation.done():
+            self._events.wait(LoopWait.EVALUATION)
+        await self._evaluation
+        return not self.feed.has_ended
 
 
 def _feed(plan: TrainPlan, runtime: Runtime, log: TrainLog, done: int) -> Feed:
