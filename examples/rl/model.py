@@ -29,8 +29,8 @@ FADED = 0.2
 """What is left of the weights by which it says numbers."""
 MOST = 20_000
 """Batches after which it is given up."""
-TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
-"""What is said to it stands as it is: words, and nothing between them."""
+TEMPLATE = END + "{% for message in messages %} {{ message['content'] }}{% endfor %}"
+"""What is said to it stands as it is, behind the end of what was before; unknown words are passed over."""
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -61,9 +61,10 @@ def strings(dice: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     pairs = words.view(STRINGS, PAIRS, 2)
     order = torch.rand(STRINGS, PAIRS, generator=dice).argsort(1)
     again = pairs.gather(1, order[:, :, None].expand(-1, -1, 2))
-    ids = torch.cat([pairs, again], 1).view(STRINGS, -1)
+    begin = torch.full((STRINGS, 1), VOCABULARY.index(END))
+    ids = torch.cat([begin, torch.cat([pairs, again], 1).view(STRINGS, -1)], 1)
     counts = torch.zeros_like(ids, dtype=torch.bool)
-    counts[:, 2 * PAIRS + 1 :: 2] = True
+    counts[:, 2 * PAIRS + 2 :: 2] = True
     return ids, counts
 
 
