@@ -134,6 +134,7 @@ def check(log: TrainLog, place: Path) -> None:
     gaps = [each.report.logprob_gap for each in log.steps if each.report.logprob_gap is not None]
     assert max(gaps) < 0.01
     evaluations = [each for each in log.records if isinstance(each, EvalRecord)]
+    assert log.evaluated == {("baseline", 0), *(("eval", step) for step in range(10, STEPS + 1, 10))}
     assert all(len(each.versions) == 1 for each in evaluations)
     assert (evaluations[-1].mean_score or 0.0) >= 0.9
 
