@@ -490,6 +490,22 @@ async def test_a_round_goes_on_with_the_spec_that_it_was_begun_with(tmp_path: Pa
     assert Run.open(tmp_path / "run").verify() == []
 
 
+async def test_a_round_goes_on_though_its_note_is_older_than_some_settings(tmp_path: Path) -> None:
+    def job(server: ScriptedServer, **fields: Any) -> Job:
+        return Job("train", questions(2), spec_of(server, **fields))
+
+    async with opened(tmp_path) as (runtime, server):
+        await groups_of(runtime.run(job(server, limits={"max_turns": 7})))
+    (file,) = (tmp_path / "run/specs").iterdir()
+    note = json.loads(file.read_text())
+    del note["spec"]["model"]["served_as"], note["spec"]["limits"]["max_turns"], note["spec"]["evaluate"]
+    file.write_text(json.dumps(note))
+    async with opened(tmp_path) as (runtime, server):
+        with pytest.raises(InputError, match=r"begun:\n  evaluate was True and is False\ngive"):
+            await groups_of(runtime.run(job(server, evaluate=False)))
+        assert [group.resumed for group in await groups_of(runtime.run(job(server)))] == [True, True]
+
+
 async def test_a_note_of_a_spec_that_a_kill_left_torn_is_written_anew(tmp_path: Path) -> None:
     async with opened(tmp_path) as (runtime, server):
         await groups_of(runtime.run(Job("train", questions(2), spec_of(server))))
