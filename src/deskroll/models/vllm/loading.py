@@ -8,7 +8,7 @@ paused for it, and what open requests ask for, or somebody has pinned, stays loa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +38,13 @@ BASE = "0"
 def version_text(checkpoint: Checkpoint, *, adapters: bool) -> str:
     """A version as tickets have it; empty: none. `adapters`: whether it is one, or what they are on."""
     return str(checkpoint.version) if checkpoint.version >= 0 else BASE if adapters else ""
+
+
+def names_offered(config: ModelPoolConfig, versions: Iterable[int]) -> dict[str, str]:
+    """By which names a server with these adapters can be asked, each with its version; none without enable_lora."""
+    name = config.served_name
+    adapters = {adapter_name(name, version): str(version) for version in versions}
+    return {name: BASE} | adapters if config.enable_lora else {}
 
 
 class Loader:
@@ -160,8 +167,7 @@ class Loader:
     def offer(self) -> None:
         """Tell the router by which names its server can be asked; none, where there are no adapters."""
         if self._config.enable_lora:
-            base = {self._config.served_name: BASE}
-            self._router.offer(self._url, base | {self._name(version): str(version) for version in self.adapters})
+            self._router.offer(self._url, names_offered(self._config, self.adapters))
 
     async def _unload(self, is_there: Callable[[], bool]) -> None:
         asked = self._router.models_asked(self._url)
