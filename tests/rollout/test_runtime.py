@@ -683,6 +683,30 @@ async def test_a_model_that_wants_to_end_the_program_is_told_as_what_it_is(tmp_p
     assert isinstance(told.value.__cause__, SystemExit)
 
 
+COUNTED = """
+from contextlib import asynccontextmanager
+from pathlib import Path
+from deskroll.models.openai import OpenAIModel
+class Counted(OpenAIModel):
+    @classmethod
+    @asynccontextmanager
+    async def serve(cls, settings, name, sink=None):
+        with Path(__file__).with_name("served").open("a") as file:
+            file.write("once\\n")
+        yield settings
+"""
+
+
+async def test_versions_of_one_pool_are_one_model(tmp_path: Path) -> None:
+    (tmp_path / "counted.py").write_text(COUNTED)
+    model = {"name": "mine", "pool": "unix:/nowhere/none", "kind": f"{tmp_path}/counted.py:Counted"}
+    names = ["mine@1", "", "mine@2", "mine@1"]
+    async with Models() as models:
+        specs = [EpisodeSpec.model_validate({"model": {**model, "served_as": name}}) for name in names]
+        assert [(await models.serving(spec)).model.served_as for spec in specs] == names
+    assert (tmp_path / "served").read_text() == "once\n"
+
+
 async def test_a_job_that_is_done_needs_no_model(tmp_path: Path) -> None:
     async with opened(tmp_path) as (runtime, server):
         await groups_of(runtime.run(Job("train", questions(2), spec_of(server))))
