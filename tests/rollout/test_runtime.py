@@ -490,6 +490,22 @@ async def test_a_round_goes_on_with_the_spec_that_it_was_begun_with(tmp_path: Pa
     assert Run.open(tmp_path / "run").verify() == []
 
 
+async def test_a_round_goes_on_though_its_note_is_older_than_some_settings(tmp_path: Path) -> None:
+    def job(server: ScriptedServer, **fields: Any) -> Job:
+        return Job("train", questions(2), spec_of(server, **fields))
+
+    async with opened(tmp_path) as (runtime, server):
+        await groups_of(runtime.run(job(server, limits={"max_turns": 7})))
+    (file,) = (tmp_path / "run/specs").iterdir()
+    note = json.loads(file.read_text())
+    del note["spec"]["model"]["served_as"], note["spec"]["limits"]["max_turns"], note["spec"]["evaluate"]
+    file.write_text(json.dumps(note))
+    async with opened(tmp_path) as (runtime, server):
+        with pytest.raises(InputError, match=r"begun:\n  evaluate was True and is False\ngive"):
+            await groups_of(runtime.run(job(server, evaluate=False)))
+        assert [group.resumed for group in await groups_of(runtime.run(job(server)))] == [True, True]
+
+
 async def test_a_note_of_a_spec_that_a_kill_left_torn_is_written_anew(tmp_path: Path) -> None:
     async with opened(tmp_path) as (runtime, server):
         await groups_of(runtime.run(Job("train", questions(2), spec_of(server))))
@@ -665,6 +681,30 @@ async def test_a_model_that_wants_to_end_the_program_is_told_as_what_it_is(tmp_p
             await models.serving(spec)
             assert not begins, "this is not come to"
     assert isinstance(told.value.__cause__, SystemExit)
+
+
+COUNTED = """
+from contextlib import asynccontextmanager
+from pathlib import Path
+from deskroll.models.openai import OpenAIModel
+class Counted(OpenAIModel):
+    @classmethod
+    @asynccontextmanager
+    async def serve(cls, settings, name, sink=None):
+        with Path(__file__).with_name("served").open("a") as file:
+            file.write("once\\n")
+        yield settings
+"""
+
+
+async def test_versions_of_one_pool_are_one_model(tmp_path: Path) -> None:
+    (tmp_path / "counted.py").write_text(COUNTED)
+    model = {"name": "mine", "pool": "unix:/nowhere/none", "kind": f"{tmp_path}/counted.py:Counted"}
+    names = ["mine@1", "", "mine@2", "mine@1"]
+    async with Models() as models:
+        specs = [EpisodeSpec.model_validate({"model": {**model, "served_as": name}}) for name in names]
+        assert [(await models.serving(spec)).model.served_as for spec in specs] == names
+    assert (tmp_path / "served").read_text() == "once\n"
 
 
 async def test_a_job_that_is_done_needs_no_model(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.loading import PHASE
 from deskroll.rollout.plan import changed_tasks
 from deskroll.rollout.redaction import redacted, without_masked
-from deskroll.rollout.spec import Definition, EpisodeSpec, plug_ins
+from deskroll.rollout.spec import Definition, EpisodeLimits, EpisodeSpec, plug_ins
 from deskroll.store import Run, RunStore, Storage, config_digest, paths
 from deskroll.store.journal import Planned
 from deskroll.tasks import task_digest
@@ -91,7 +91,8 @@ class SpecNote(Record, frozen=True):
         ]
         for other in sorted({each.spec for each in done.values()} - {"", config_digest(self)}):
             before = await asyncio.to_thread(_read, store, other)
-            changed += differences(before.spec, self.spec) + _changed_code(before.plug_ins, self.plug_ins)
+            begun = _whole({**EpisodeSpec().model_dump(mode="json"), **before.spec})  # it may be older than some fields
+            changed += differences(begun, self.spec) + _changed_code(before.plug_ins, self.plug_ins)
         advice = "give what is new a round, or a name, of its own, or go on all the same with run(job, force=True)"
         _refuse(f"job {plain(job.name)!r}, round {batch.round},", changed, advice)
 
@@ -121,12 +122,14 @@ def _changed_code(before: Mapping[str, str], now: Mapping[str, str]) -> list[str
 
 def _whole(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings with the defaults of all options filled in: to name a default is no change."""
+    model, limits = ModelSettings().model_dump(mode="json"), EpisodeLimits().model_dump(mode="json")
+    defaults = {"model": model, "judge": model, "limits": limits}
+    filled = {name: {**defaults[name], **settings[name]} for name in defaults if settings.get(name)}
+    settings = {**settings, **filled}
     try:
         env = env_settings(env_kind(settings["env"]), without_masked(settings["env_options"]), "")
         agent = agent_settings(agent_kind(settings["agent"]), without_masked(settings["agent_options"]), "")
     except (DeskrollError, KeyError):  # of another version of deskroll: compared as they are
         return settings
     options = redacted({"env_options": env.model_dump(mode="json"), "agent_options": agent.model_dump(mode="json")})
-    defaults = ModelSettings().model_dump(mode="json")
-    models = {name: {**defaults, **settings[name]} for name in ("model", "judge") if settings.get(name)}
-    return {**settings, **options, **models}
+    return {**settings, **options}

@@ -1,8 +1,9 @@
 """Models: those that jobs name, before anything is started for them: served where that is needed, and asked once.
 
-Guarantees: the same model is served and checked once, however many jobs and rounds name it, and however they sample; it
-is served until the block ends. One that cannot be asked is a `ConfigError` for whoever waits for it, and is tried anew
-for the next one. It is served and let go by one task of its own: whoever is cancelled while it waits leaves nothing.
+Guarantees: the same model is served and checked once, however many jobs and rounds name it, however they sample, and
+whichever of its versions they ask for; it is served until the block ends. One that cannot be asked is a `ConfigError`
+for whoever waits for it, and is tried anew for the next one. It is served and let go by one task of its own: whoever is
+cancelled while it waits leaves nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from deskroll.rollout.spec import EpisodeSpec, key_of
 _log = logging.getLogger(__name__)
 _CHECK_S = 15.0
 _MOST_KEPT = 1000
+_BY_JOB = (*SAMPLING, "served_as")
+"""Settings in which jobs may differ that ask the same servers."""
 Spec = TypeVar("Spec", bound=EpisodeSpec)
 _Answer = asyncio.Future[tuple[ModelSettings, bool]]
 """The settings to ask it with, and whether its price is known."""
@@ -80,7 +83,7 @@ class Models:
         self, name: str, model: ModelSettings, kind: type[ModelPlugin], limited: str, asked: bool
     ) -> ModelSettings:
         """The settings to ask a model with; `limited`: a limit that needs its price."""
-        key = (name, str(kind), model.model_dump_json(exclude={"api_key", *SAMPLING}), key_of(model))
+        key = (name, str(kind), model.model_dump_json(exclude={"api_key", *_BY_JOB}), key_of(model))
         if (answer := self._answers.get(key)) is None:
             answer = self._answers[key] = asyncio.get_running_loop().create_future()
             keeper = asyncio.create_task(self._keep(key, model, kind, answer, asked), name=f"{name} {model.name}")
@@ -90,7 +93,7 @@ class Models:
         if limited and not priced:
             unknown = f"the price of {model.name} is not known"
             raise ConfigError(f"limits.{limited} is set, and {unknown}: set {name}.price, too")
-        return served.model_copy(update={each: getattr(model, each) for each in SAMPLING})
+        return served.model_copy(update={each: getattr(model, each) for each in _BY_JOB})
 
     async def _keep(
         self, key: tuple[str, ...], model: ModelSettings, kind: type[ModelPlugin], answer: _Answer, asked: bool

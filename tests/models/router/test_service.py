@@ -157,6 +157,46 @@ async def test_nobody_can_be_asked_for_long_is_told_with_every_endpoint(tmp_path
                     pass
 
 
+@asynccontextmanager
+async def to_come(folder: Path, wait: float = 30.0) -> AsyncIterator[tuple[Router, RouterClient]]:
+    """No server yet; those that come up have version 4."""
+    async with (
+        Router(server_wait=wait, look_s=0.05, coming=lambda: {"m@4": "4"}) as router,
+        serve_router(router, Listen(path=str(folder / "r.sock"))) as listen,
+        RouterClient(listen) as client,
+    ):
+        yield router, client
+
+
+async def test_a_pin_of_what_servers_are_to_have_waits_for_one(tmp_path: Path) -> None:
+    async with healthy() as url, to_come(tmp_path) as (router, client):
+        pin = client.pinned("4")
+        waiting = asyncio.ensure_future(pin.__aenter__())
+        await until(lambda: router.waiting == 1, "it waits")
+        with pytest.raises(ModelError, match="no server can be asked for version 5"):
+            await client.pinned("5").__aenter__()
+        router.add(Server(url=url, model="m"))
+        assert router.waiting == 1, "that one does not have it yet"
+        router.offer(url, {"m": "0", "m@4": "4"})
+        assert await asyncio.wait_for(waiting, PATIENCE_S) == "m@4"
+        assert router.models_asked(url) == {"m@4"}
+        assert router.view()[0].in_flight == 0, "nothing is held there"
+        await pin.__aexit__(None, None, None)
+        await until(lambda: router.models_asked(url) == set(), "it is not pinned any more")
+
+
+async def test_a_pin_that_waits_ends_with_whoever_wants_it_and_after_the_usual_time(tmp_path: Path) -> None:
+    async with to_come(tmp_path) as (router, client):
+        waiting = asyncio.ensure_future(client.pinned("4").__aenter__())
+        await until(lambda: router.waiting == 1, "it waits")
+        waiting.cancel()
+        await until(lambda: router.waiting == 0 and router.models_asked("") == set(), "it has left")
+    async with to_come(tmp_path, wait=0.1) as (router, client):
+        with pytest.raises(ModelError, match=r"could be asked for 0.1 s: there is none"):
+            await client.pinned("4").__aenter__()
+        assert router.models_asked("") == set()
+
+
 async def test_a_server_that_is_down_is_found_out_and_one_that_is_back_too(tmp_path: Path) -> None:
     async with Router(look_s=0.05) as router:
         async with healthy() as url:

@@ -38,6 +38,26 @@ def test_what_another_start_cannot_mend_comes_with_what_to_do(log: str, text: st
     assert to_do in cause.to_do
 
 
+_WITHOUT = "AttributeError: '_OpNamespace' '_C' object has no attribute 'init_cpu_memory_env'"
+
+
+@pytest.mark.parametrize(
+    ("library", "error"),
+    [
+        ("libnuma.so.1", "ValueError: 7 of 12 GiB are free"),
+        ("libnuma.so.1", "torch.OutOfMemoryError: it is full"),
+        ("libcudart.so.12", _WITHOUT),
+        ("libtorch_cuda.so", "ValueError: 7 of 12 GiB are free"),
+    ],
+)
+def test_a_library_that_is_missing_is_no_reason_to_give_up_where_it_is_another_or_did_no_harm(
+    library: str, error: str
+) -> None:
+    missing = f"ImportError('{library}: cannot open shared object file: No such file or directory')"
+    log = [f"WARNING [x.py:1] Failed to import from vllm._C_x: {missing}", f"{_BEFORE} {error}", "RuntimeError: ended"]
+    assert find_cause(log, was_ready=False) == Cause(error)
+
+
 def test_before_a_server_is_ready_the_first_error_counts_and_later_the_last() -> None:
     log = [
         "(Worker pid=7) ERROR [worker.py:953] ValueError: 7 of 12 GiB are free",

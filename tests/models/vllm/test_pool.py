@@ -453,6 +453,55 @@ async def test_a_pinned_version_answers_on_however_many_newer_ones_come(base: Pa
     assert servers.started[2].scripted.commands.count("/v1/load_lora_adapter") == 3, "what is pinned, too"
 
 
+async def test_another_run_s_adapter_of_the_same_version_takes_the_place_of_the_first(
+    base: Path, servers: ScriptedServers
+) -> None:
+    def mixed(run: str, fill: float) -> Weights:
+        folder = base.parent / run / "1"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "adapter_model.safetensors").write_bytes(safetensors({"a": (4,)}, fill=fill))
+        return Weights.read(base).mixed(Weights.read(folder))
+
+    async with scripted_pool(servers, base, [], replicas=2, enable_lora=True) as pool:
+        await pool.ready()
+        for run, fill, loads in (("first", 1, 1), ("second", 2, 2), ("copy", 2, 2), ("second", 3, 3)):
+            weights = mixed(run, fill)
+            assert (await pool.reload(base.parent / run / "1")).up == 2
+            answers = [await ask(pool) for _ in range(4)]
+            assert {each.version for each in answers} == {"1"}
+            assert all(weights.fits(each.token_ids or (), each.logprobs or ()) for each in answers), run
+            assert [view.state for view in pool.endpoints()] == [EndpointState.UP] * 2
+            commands = [each.scripted.commands.count("/v1/load_lora_adapter") for each in servers.started]
+            assert commands == [loads] * 2, run
+    assert len(servers.started) == 2, "no server was started again"
+
+
+async def test_a_pin_of_what_is_served_waits_for_the_only_server_to_come_back(
+    base: Path, servers: ScriptedServers
+) -> None:
+    adapter(base, 1)
+    async with scripted_pool(servers, base, [], enable_lora=True) as pool:
+        await pool.ready()
+        await pool.reload(base.parent / "adapters/1")
+        servers.are_held = True
+        await servers.started[0].kill()
+
+        async def is_restarting() -> bool:
+            return len(servers.started) == 2 and [view.state for view in pool.endpoints()] == [EndpointState.STARTING]
+
+        await eventually(is_restarting, "another one is being started")
+        async with RouterClient(Listen.parse(pool.address)) as router:
+            pin = router.pinned("1")
+            waiting = asyncio.ensure_future(pin.__aenter__())
+            with pytest.raises(ModelError, match="no server can be asked for version 2 by name"):
+                async with router.pinned("2"):
+                    pass
+            assert not waiting.done()
+            servers.started[1].may_start.set()
+            assert await asyncio.wait_for(waiting, PATIENCE_S) == "policy@1"
+            await pin.__aexit__(None, None, None)
+
+
 async def test_whole_weights_cannot_be_pinned(base: Path, servers: ScriptedServers) -> None:
     async with scripted_pool(servers, base, []) as pool:
         await pool.ready()

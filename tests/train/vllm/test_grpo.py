@@ -106,6 +106,17 @@ async def test_what_cannot_be_of_this_model_is_refused(
             await trainer.step(batch(1, say(), say("bad", **{**sequence, "images": images})))
 
 
+async def test_a_picture_that_cannot_be_read_now_may_be_another_time(models: Path, tmp_path: Path) -> None:
+    none, folder = models / "vision/config.json", models / "vision"
+    async with make(tmp_path) as trainer:
+        for file, kind in ((none, Untrainable), (folder, TrainerError)):
+            await trainer.open(models / "vision", None)
+            bad = say("bad", token_ids=[1, 8, 9, 10], images=(str(file),))
+            with pytest.raises(TrainerError, match=f"{file} cannot be read") as told:
+                await trainer.step(batch(1, say(), bad))
+            assert type(told.value) is kind
+
+
 async def test_what_cannot_be_opened_is_refused(models: Path, tmp_path: Path) -> None:
     async with make(tmp_path, rank=4) as trainer:
         await trainer.open(models / "text", None)

@@ -45,6 +45,7 @@ class Server(Record, frozen=True):
 
 
 Answer = Callable[[Ticket | ModelError], None]
+PinAnswer = Callable[[str | ModelError], None]
 
 
 class Router:
@@ -57,13 +58,16 @@ class Router:
         affinity_margin: int = AFFINITY_MARGIN,
         server_wait: float = SERVER_WAIT_S,
         look_s: float = LOOK_S,
+        coming: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        """`coming`: names of models, each with its version, by which servers can be asked that are to come up."""
         self._roster = Roster(affinity_margin)
         self._servers: dict[str, Server] = {}
         self._answers: dict[tuple[str, int], Answer] = {}
         self._sink = guarded(sink)
         self._wait = server_wait
         self._look_s = look_s
+        self._coming = coming
         self._lookers = itertools.count(1)
         self._supervisor = Supervisor()
         self._timer: asyncio.TimerHandle | None = None
@@ -179,18 +183,34 @@ class Router:
             self._roster.withdraw(holder, request)
             self._answers.pop((holder, request))(ModelError(why))
 
-    def pin(self, holder: str, number: int, version: str) -> str:
-        """Have a version served on until `unpin`, or until the holder is gone; the name to ask for it by."""
-        if (model := self._roster.find(version)) is None:
-            raise ModelError(
-                f"no server can be asked for version {plain(version)} by name: only adapters (enable_lora) that are "
-                "loaded can, and what they are on"
-            )
+    def pin(self, holder: str, number: int, version: str, answer: PinAnswer) -> None:
+        """Have a version served on until `unpin`, or until the holder is gone; `answer` gets the name to ask for it by.
+
+        One that no server has yet, and that servers are to come up with, is waited for as a request waits.
+        """
+        loaded = self._roster.find(version)
+        if (model := loaded or next((name for name, its in self._coming().items() if its == version), None)) is None:
+            why = "only adapters (enable_lora) that are loaded can, and what they are on"
+            answer(ModelError(f"no server can be asked for version {plain(version)} by name: {why}"))
+            return
         self._roster.pins.add(holder, number, model)
-        return model
+        if loaded:
+            answer(model)
+            return
+
+        def hear(found: Ticket | ModelError) -> None:
+            if isinstance(found, ModelError):
+                self._roster.pins.end(holder, number)
+                answer(found)
+                return
+            self._roster.give_back(holder, found.id, Outcome.ABANDONED, running_time())
+            answer(model)
+
+        self.ask(holder, number, "", hear, model=model)
 
     def unpin(self, holder: str, number: int) -> None:
         """It is not wanted any more."""
+        self.withdraw(holder, number)
         self._roster.pins.end(holder, number)
         self._act()
 

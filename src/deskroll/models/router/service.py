@@ -79,7 +79,7 @@ class _Connection:
             case wire.Withdraw(request=request):
                 router.withdraw(holder, request)
             case wire.Pin(request=request, version=version):
-                self._pin(request, version)
+                router.pin(holder, request, version, lambda answer: self._answer_pin(request, answer))
             case wire.Unpin(request=request):
                 router.unpin(holder, request)
             case wire.GiveBack(ticket=ticket, outcome=outcome, error=error, tell=tell):
@@ -102,13 +102,11 @@ class _Connection:
         self._peer.enter_context(watch_peer(self.frames.socket, self._gone))
         self._send(wire.Welcome(endpoints=self._router.view()))
 
-    def _pin(self, request: int, version: str) -> None:
-        try:
-            model = self._router.pin(self._holder, request, version)
-        except ModelError as error:
-            self._send(wire.Denied(request=request, message=str(error)))
+    def _answer_pin(self, request: int, answer: str | ModelError) -> None:
+        if isinstance(answer, ModelError):
+            self._send(wire.Denied(request=request, message=str(answer)))
         else:
-            self._send(wire.Pinned(request=request, model=model))
+            self._send(wire.Pinned(request=request, model=answer))
 
     def _answer(self, request: int, answer: Ticket | ModelError) -> None:
         if isinstance(answer, ModelError):

@@ -16,16 +16,16 @@ _ERROR = re.compile(r"(?:^|[\])] +)([A-Za-z_.]*(?:Error|Exception): .+)$")
 """The line of a traceback that says what went wrong, also where vLLM has put its own words before it."""
 _NO_COMPILER = "install a C++ compiler, with which vLLM compiles on CPUs when it starts: apt-get install -y g++"
 _NO_HEADERS = "install the headers of vLLM's Python, with which it compiles on CPUs when it starts"
-_NO_LIBRARY = "install the library that vLLM wants, for libnuma.so.1: apt-get install -y libnuma1"
+_NO_NUMA = "install libnuma, which vLLM wants on CPUs: apt-get install -y libnuma1"
 _CHECKOUT = "in a checkout, `make vllm` does it"
+_NUMA = re.compile(r"Failed to import from vllm\._C\w*: .*libnuma\.so.+cannot open shared object file")
+"""A warning: a server dies of it where it then misses what it could not import."""
+_DIED_OF_NUMA = re.compile(r"'_OpNamespace' '_C\w*' object has no attribute|libnuma\.so")
 _HOPELESS = (
     (re.compile(r"InvalidCxxCompiler: .+"), f"{_NO_COMPILER} ({_CHECKOUT})"),
     (re.compile(r"fatal error: Python\.h: .+"), f"{_NO_HEADERS}: apt-get install -y python3-dev ({_CHECKOUT})"),
     (re.compile(r"fatal error: \S+: No such file.*"), "install what is missing to compile with"),
-    (
-        re.compile(r"Failed to import from vllm\._C\w*: .+cannot open shared object file"),
-        f"{_NO_LIBRARY} ({_CHECKOUT})",
-    ),
+    (_NUMA, f"{_NO_NUMA} ({_CHECKOUT})"),
     (re.compile(r"\berror: (?:unrecognized arguments|argument -).+"), "check vllm_params"),
 )
 """What is wrong with the machine or the settings, not with this one start; and what to do."""
@@ -47,6 +47,8 @@ def find_cause(lines: Sequence[str], *, was_ready: bool) -> Cause:
         return Cause(plain(errors[-1], _LONGEST) if errors else "")
     text = plain(errors[0] if errors else _last_word(lines), _LONGEST)
     for pattern, to_do in _HOPELESS:
+        if pattern is _NUMA and not _DIED_OF_NUMA.search(text):
+            continue
         if said := next((plain(match[0], _LONGEST) for line in lines if (match := pattern.search(line))), ""):
             return Cause(text if said in text else f"{text}: {said}", to_do)
     return Cause(text)

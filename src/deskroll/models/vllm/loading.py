@@ -8,7 +8,7 @@ paused for it, and what open requests ask for, or somebody has pinned, stays loa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from deskroll.models.vllm.config import ModelPoolConfig
 from deskroll.models.weights.adapters import adapter_name, adapters_to_unload, load_adapter, unload_adapter
 from deskroll.models.weights.checkpoint import Checkpoint, CheckpointKind
 from deskroll.models.weights.digest import tensors_digest
-from deskroll.models.weights.proof import Control, Proof
+from deskroll.models.weights.proof import Control, Proof, said
 from deskroll.models.weights.refresh import RefreshFailed, RefreshMode, RefreshStep, refresh
 from deskroll.models.weights.refusal import CheckpointRefused
 
@@ -40,6 +40,13 @@ def version_text(checkpoint: Checkpoint, *, adapters: bool) -> str:
     return str(checkpoint.version) if checkpoint.version >= 0 else BASE if adapters else ""
 
 
+def names_offered(config: ModelPoolConfig, versions: Iterable[int]) -> dict[str, str]:
+    """By which names a server with these adapters can be asked, each with its version; none without enable_lora."""
+    name = config.served_name
+    adapters = {adapter_name(name, version): str(version) for version in versions}
+    return {name: BASE} | adapters if config.enable_lora else {}
+
+
 class Loader:
     """Of one server."""
 
@@ -58,6 +65,8 @@ class Loader:
         self._proof: Proof | None = None
         self.adapters: dict[int, Checkpoint] = {}
         """Those that are loaded, by version."""
+        self._digests: dict[int, str] = {}
+        """Of their tensors when they were loaded."""
 
     @property
     def folder(self) -> Path:
@@ -84,6 +93,8 @@ class Loader:
     async def catch_up(self, checkpoint: Checkpoint) -> None:
         """Get other weights before anything was granted."""
         if self._config.enable_lora:
+            if await self._is_another(checkpoint):
+                await self._take_out(checkpoint.version, lambda: False)
             await self._load(checkpoint, None)
         else:
             await self._reload(checkpoint, RefreshMode.DRAIN, lambda: False)
@@ -92,9 +103,16 @@ class Loader:
     async def renew(self, checkpoint: Checkpoint, is_there: Callable[[], bool]) -> None:
         """Get other weights while requests go on; `is_there`: whether the router still knows the server."""
         if self._config.enable_lora:
-            await self._load(checkpoint, await self._unlike(checkpoint))
+            if replaced := await self._is_another(checkpoint):
+                await self._take_out(checkpoint.version, is_there)
+            try:
+                await self._load(checkpoint, await self._unlike(checkpoint))
+            except RefreshFailed as failed:
+                raise RefreshFailed(str(failed), RefreshStep.RELOAD) if replaced else failed from failed.__cause__
             self.holds = checkpoint
-            if is_there():
+            if is_there() and replaced:
+                self._router.ready(self._url, model=self.model, version=self.version)
+            elif is_there():
                 self._router.serve(self._url, self.version, self.model)
             await self._unload(is_there)
             return
@@ -132,19 +150,42 @@ class Loader:
         if checkpoint.kind is CheckpointKind.FULL or checkpoint.version in self.adapters:
             return  # somebody goes back to what is there still
         self._proof = await load_adapter(self._control, checkpoint, name, unlike=unlike)
+        await self._note_loaded(checkpoint)
+
+    async def _note_loaded(self, checkpoint: Checkpoint) -> None:
         self.adapters[checkpoint.version] = checkpoint
+        self._digests[checkpoint.version] = await _digest(checkpoint)
+
+    async def _is_another(self, checkpoint: Checkpoint) -> bool:
+        """Whether the adapter of that version that is loaded is not this one: an earlier training run's."""
+        if checkpoint.version not in self.adapters:
+            return False
+        digest = await _digest(checkpoint)
+        return not digest or digest != self._digests[checkpoint.version]
+
+    async def _take_out(self, version: int, is_there: Callable[[], bool]) -> None:
+        """Unload an adapter whose name another one gets: once nothing is open, and nothing that it computed is kept."""
+        if is_there():
+            await self._router.drain(self._url)
+        del self.adapters[version], self._digests[version]
+        if is_there():
+            self.offer()
+        await unload_adapter(self._control, self._name(version))
+        status, answer = await self._control.post("/reset_prefix_cache")
+        if status != 200:
+            raise ModelError(f"/reset_prefix_cache answered {status}: {said(answer)}")
 
     async def _load_pinned(self) -> None:
         """What the server before this one had, and somebody still wants."""
         for version, checkpoint in self.wanted().items():
-            if checkpoint is self.holds:
-                continue
+            if version == self.holds.version:
+                continue  # it has that, or another one by the same name
             try:
                 await load_adapter(self._control, checkpoint, self._config.served_name, unlike=None)
             except RefreshFailed as failed:  # no reason to serve nothing at all
                 self._tell(f"version {version} is pinned, and is not served any more: {failed}")
             else:
-                self.adapters[version] = checkpoint
+                await self._note_loaded(checkpoint)
 
     async def _unlike(self, checkpoint: Checkpoint) -> Proof | None:
         if self.holds.kind is not CheckpointKind.ADAPTER:
@@ -160,15 +201,14 @@ class Loader:
     def offer(self) -> None:
         """Tell the router by which names its server can be asked; none, where there are no adapters."""
         if self._config.enable_lora:
-            base = {self._config.served_name: BASE}
-            self._router.offer(self._url, base | {self._name(version): str(version) for version in self.adapters})
+            self._router.offer(self._url, names_offered(self._config, self.adapters))
 
     async def _unload(self, is_there: Callable[[], bool]) -> None:
         asked = self._router.models_asked(self._url)
         used = {version for version in self.adapters if self._name(version) in asked or version == self.holds.version}
         old = adapters_to_unload(self.adapters, used)
         for version in old:
-            del self.adapters[version]
+            del self.adapters[version], self._digests[version]
         if is_there():
             self.offer()  # before they go: nobody asks for them from now on
         for version in old:
@@ -184,9 +224,14 @@ class Loader:
         return self._server.control
 
 
-async def _are_same(one: Checkpoint, other: Checkpoint) -> bool:
+async def _digest(checkpoint: Checkpoint) -> str:
+    """Of its tensors; empty where it is gone by now: nobody can say then what was in it."""
     try:
-        digests = [await asyncio.to_thread(tensors_digest, each) for each in (one, other)]
-    except CheckpointRefused:  # the older one is gone by now: nobody can say that they are
-        return False
-    return digests[0] == digests[1]
+        return await asyncio.to_thread(tensors_digest, checkpoint)
+    except CheckpointRefused:
+        return ""
+
+
+async def _are_same(one: Checkpoint, other: Checkpoint) -> bool:
+    digests = [await _digest(each) for each in (one, other)]
+    return digests[0] == digests[1] != ""

@@ -31,14 +31,14 @@ from deskroll.models.router.service import serve_router
 from deskroll.models.settings import ModelSettings, read_address
 from deskroll.models.vllm.config import ModelPoolConfig
 from deskroll.models.vllm.gpus import find_gpus
-from deskroll.models.vllm.loading import version_text
+from deskroll.models.vllm.loading import names_offered, version_text
 from deskroll.models.vllm.notes import ServerNotes
 from deskroll.models.vllm.real import vllm_starter
 from deskroll.models.vllm.reap import reap_servers
 from deskroll.models.vllm.replica import Replica, ReplicaState, Starter
 from deskroll.models.vllm.status import CheckpointInfo, PoolStatus, Reloaded
 from deskroll.models.vllm.supply import Supply
-from deskroll.models.weights.checkpoint import Checkpoint
+from deskroll.models.weights.checkpoint import Checkpoint, CheckpointKind
 from deskroll.models.weights.refusal import CheckpointRefused, Refusal
 from deskroll.types import Completion
 
@@ -85,7 +85,7 @@ class ModelServicePool:
             for left in await reap_servers(ServerNotes()):  # else their memory is missing
                 self._tell(f"ended model server {left.id} ({left.model}), which a process that died had left")
             make = self._make or vllm_starter(self.config, os.environ, len(await find_gpus()))
-            self._router = await stack.enter_async_context(Router(sink=self._sink))
+            self._router = await stack.enter_async_context(Router(sink=self._sink, coming=self._coming))
             listen = self._listen or Listen(path=str(_own_folder(stack) / _SOCKET))
             self._listen = await stack.enter_async_context(serve_router(self._router, listen, self._token))
             settings = ModelSettings(name=self.config.served_name, pool=str(self._listen))
@@ -186,6 +186,11 @@ class ModelServicePool:
         )  # fmt: skip
 
     # --- the machinery ---
+
+    def _coming(self) -> dict[str, str]:
+        """By which names servers can be asked once they are up."""
+        served = self._supply.served
+        return names_offered(self.config, [served.version] if served.kind is CheckpointKind.ADAPTER else [])
 
     async def _finish(self, move: Coroutine[object, object, T]) -> T:
         """Do it to its end, whoever waits for it: half a change would leave servers that nobody may ask."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 from transformers import AutoProcessor
 
-from deskroll.errors import Untrainable
+from deskroll.errors import TrainerError, Untrainable
 from deskroll.train.base import TrainSequence
 
 
@@ -67,5 +67,7 @@ def _read(file: str, sequence: TrainSequence) -> Image.Image:
     try:
         with Image.open(file) as image:
             return image.convert("RGB")
-    except OSError as error:
+    except (FileNotFoundError, UnidentifiedImageError) as error:  # it is so for good
         raise Untrainable(f"{sequence.name}: its picture {file} cannot be read: {error}") from None
+    except OSError as error:  # the disk's, or the system's: another time it may be read
+        raise TrainerError(f"{sequence.name}: its picture {file} cannot be read: {error}") from error
