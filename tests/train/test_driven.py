@@ -150,6 +150,12 @@ async def test_settings_that_cannot_be_had_are_raised_where_it_is_opened(tmp_pat
         await drive(config_of(tmp_path / "file"))
 
 
+async def test_a_run_of_a_chosen_name_is_refused_for_it_would_be_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"run_id is 'mine'.*Leave run_id out"):
+        await drive(config_of(tmp_path / "runs", run_id="mine"))
+    assert not (tmp_path / "runs").exists()
+
+
 async def test_when_it_is_closed_whoever_waits_is_told(tmp_path: Path) -> None:
     driven = await drive(config_of(tmp_path))
     episode = driven.begin(TASK)

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from deskroll.errors import DeskrollError, ModelError
+from deskroll.errors import ConfigError, DeskrollError, ModelError, plain
 from deskroll.models.handed import HANDED_KIND, HandedEpisode, HandedModel, HandedRequest
 from deskroll.rollout.bound_model import session_of
 from deskroll.rollout.config import Resources, RunConfig
@@ -82,6 +82,12 @@ class DrivenEpisodes:
     """Made by `drive`, once a process for the same settings."""
 
     def __init__(self, config: RunConfig) -> None:
+        if config.run_id:
+            raise ConfigError(
+                f"run_id is {plain(config.run_id)!r}, and a loop that is not ours cannot go on with a run: what was "
+                "done there would be handed out as if it were sampled now. Leave run_id out: a new run is made in "
+                "output_dir"
+            )
         self.folder = new_root(config)
         """Where its episodes are kept."""
         self._config = config
