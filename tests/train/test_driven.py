@@ -16,7 +16,7 @@ from deskroll.desktops.pool import Pool, PoolConfig
 from deskroll.desktops.pool.slot import State
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.service import PoolService
-from deskroll.errors import ConfigError, DeskrollError, FailureKind
+from deskroll.errors import ConfigError, DeskrollError, FailureKind, InputError
 from deskroll.host.listen import Listen
 from deskroll.models.handed import HANDED_KIND, HandedModel
 from deskroll.models.settings import ModelSettings
@@ -132,6 +132,21 @@ async def test_what_infrastructure_spoils_is_not_tried_again(tmp_path: Path) -> 
         with pytest.raises(EpisodeUnscored, match="train/0/a/0: desktop"):
             await episode.outcome()
     assert len(list(Run.open(driven.folder).outcomes())) == 1
+
+
+async def test_a_task_that_cannot_be_run_fails_its_own_episode_alone(tmp_path: Path) -> None:
+    with closing(await drive(config_of(tmp_path))) as driven:
+        live = [driven.begin(TASK), driven.begin(TASK)]
+        assert all([await each.request() is not None for each in live])
+        bad = driven.begin(Task(id="bad", instruction="do it", env="nowhere"))
+        assert await bad.request() is None
+        with pytest.raises(InputError, match="nowhere"):
+            await bad.outcome()
+        live.append(driven.begin(TASK))
+        for each in live[:2]:
+            each.answer(Completion(text="```\nFAIL\n```"))
+        await asyncio.gather(*(play(each, "FAIL") for each in live))
+        assert [(await each.outcome()).points for each in live] == [1.0, 1.0, 1.0]
 
 
 async def test_a_judge_is_another_model(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from deskroll.errors import ConfigError, DeskrollError, ModelError, plain
+from deskroll.errors import ConfigError, DeskrollError, InputError, ModelError, plain
 from deskroll.models.handed import HANDED_KIND, HandedEpisode, HandedModel, HandedRequest
 from deskroll.rollout.bound_model import session_of
 from deskroll.rollout.config import Resources, RunConfig
@@ -198,8 +198,18 @@ class DrivenEpisodes:
 
     def _start(self, phase: str, folder: str) -> None:
         queue: asyncio.Queue[Batch] = asyncio.Queue()
-        run = self._runtime.run(Job(phase, _batches(queue), _spec(self._config), folder=folder))
+        run = self._runtime.run(Job(phase, self._batches(phase, queue), _spec(self._config), folder=folder))
         self._jobs[phase] = run, queue, asyncio.create_task(self._take(phase, run))
+
+    async def _batches(self, phase: str, queue: asyncio.Queue[Batch]) -> AsyncIterator[Batch]:
+        """What is begun; a task that cannot be run fails its own episode, and no other."""
+        while True:
+            batch = await queue.get()
+            try:
+                yield batch
+            except InputError as wrong:
+                for task in batch.tasks:
+                    self._fail(EpisodeKey(phase=phase, round=batch.round, task=task.id, sample=0), wrong)
 
     async def _take(self, phase: str, run: JobRun) -> None:
         """Tell each episode's driver how it has ended; where the job itself has, all of them."""
@@ -226,11 +236,6 @@ class DrivenEpisodes:
     def _give_up(self, key: EpisodeKey) -> None:
         if key in self._live and key.phase in self._jobs:
             self._jobs[key.phase][0].give_up(key.round, key.task, _UNWANTED)
-
-
-async def _batches(queue: asyncio.Queue[Batch]) -> AsyncIterator[Batch]:
-    while True:
-        yield await queue.get()
 
 
 def _spec(config: RunConfig) -> EpisodeSpec:
