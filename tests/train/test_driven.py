@@ -149,6 +149,21 @@ async def test_a_task_that_cannot_be_run_fails_its_own_episode_alone(tmp_path: P
         assert [(await each.outcome()).points for each in live] == [1.0, 1.0, 1.0]
 
 
+async def test_nothing_is_expected_of_episodes_that_have_ended(tmp_path: Path) -> None:
+    with closing(await drive(config_of(tmp_path, num_rollouts=1))) as driven:
+        first, waiting = driven.begin(TASK), driven.begin(TASK)
+        assert await first.request() is not None
+        given_up = asyncio.create_task(waiting.abandon())  # before an attempt of it is begun
+        first.answer(Completion(text="```\nFAIL\n```"))
+        await asyncio.gather(play(first, "FAIL"), given_up)
+        bad = [driven.begin(Task(id="bad", instruction="do it", env="nowhere")), driven.begin(TASK, "x" * 101)]
+        for each in bad:
+            assert await each.request() is None
+            with pytest.raises(InputError):
+                await each.outcome()
+        assert driven._model._expected == {}
+
+
 async def test_a_judge_is_another_model(tmp_path: Path) -> None:
     with closing(await drive(config_of(tmp_path, agent="chat", env_options={}))) as driven:
         episode = driven.begin(SUM)

@@ -187,6 +187,8 @@ class DrivenEpisodes:
 
     def _begin(self, episode: DrivenEpisode, task: Task, folder: str) -> None:
         key = episode.key
+        if key not in self._live:
+            return  # the job that it would have been of has failed since, and it with that
         self._model.expect(session_of(key), episode.handed)
         try:
             if key.phase not in self._jobs:
@@ -219,7 +221,7 @@ class DrivenEpisodes:
                 (outcome,) = group.episodes
                 if (episode := self._live.pop(outcome.key, None)) is not None:
                     episode.ended.set_result(outcome)
-                    episode.handed.end()
+                    self._end(episode)
         except Exception as raised:  # noqa: BLE001  (it is told to those who wait)
             error = raised
         finally:
@@ -231,7 +233,11 @@ class DrivenEpisodes:
     def _fail(self, key: EpisodeKey, error: BaseException) -> None:
         if (episode := self._live.pop(key, None)) is not None:
             episode.ended.set_exception(error)
-            episode.handed.end()
+            self._end(episode)
+
+    def _end(self, episode: DrivenEpisode) -> None:
+        self._model.end_session(session_of(episode.key))  # whether or not an attempt was begun, which ends it, too
+        episode.handed.end()
 
     def _give_up(self, key: EpisodeKey) -> None:
         if key in self._live and key.phase in self._jobs:
