@@ -35,6 +35,12 @@ TASK = Task(id="a", instruction="do it", evaluator={"func": "infeasible"})
 SUM = Task(id="sum", instruction="What is 6*7?", answer="42", env="math")
 
 
+def uploading(name: str) -> Task:
+    """A task that names a file of its folder."""
+    upload = {"type": "download", "parameters": {"files": [{"url": f"{name}.txt", "path": "/tmp/it.txt"}]}}
+    return Task(id=name, instruction="do it", evaluator={"func": "infeasible"}, setup=(upload,))
+
+
 def config_of(folder: Path, **settings: Any) -> RunConfig:
     given = {
         "env": "osworld", "agent": "prompt", "env_options": {"observation_type": "a11y_tree"}, "provider": "sim",
@@ -162,6 +168,20 @@ async def test_nothing_is_expected_of_episodes_that_have_ended(tmp_path: Path) -
             with pytest.raises(InputError):
                 await each.outcome()
         assert driven._model._expected == {}
+
+
+async def test_the_files_of_a_task_are_looked_for_in_its_own_folder(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.txt").write_text(name)
+    with closing(await drive(config_of(tmp_path / "runs"))) as driven:
+        episodes = [driven.begin(uploading(name), folder=str(tmp_path / name)) for name in ("a", "b", "a")]
+        await asyncio.gather(*(play(each, "FAIL") for each in episodes))
+        assert [(await each.outcome()).points for each in episodes] == [1.0, 1.0, 1.0]
+        assert [each.key.phase for each in episodes] == ["train", "train-2", "train"]
+        lost = driven.begin(uploading("a"), folder=str(tmp_path / "b"))
+        with pytest.raises(InputError, match=r"a\.txt"):
+            await lost.outcome()
 
 
 async def test_a_judge_is_another_model(tmp_path: Path) -> None:

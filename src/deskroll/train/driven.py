@@ -95,6 +95,9 @@ class DrivenEpisodes:
         self._model = HandedModel(_spec(config).model)
         self._numbers = itertools.count()
         self._jobs: dict[str, tuple[JobRun, asyncio.Queue[Batch], asyncio.Task[None]]] = {}
+        self._folders: dict[str, list[str]] = {}
+        """Where the files of each phase's tasks are: a job has one folder."""
+        self._naming = threading.Lock()
         self._live: dict[EpisodeKey, DrivenEpisode] = {}
         self._closing: asyncio.Event
         self._runtime: Runtime
@@ -113,11 +116,22 @@ class DrivenEpisodes:
         return not self._thread.is_alive()
 
     def begin(self, task: Task, phase: str = TRAIN, folder: str = "") -> DrivenEpisode:
-        """Begin an episode of a task, in a round of its own. `folder`: of the files that the phase's tasks name."""
-        key = EpisodeKey(phase=phase, round=next(self._numbers), task=task.id, sample=0)
+        """Begin an episode of a task, in a round of its own. `folder`: of the files that the task names.
+
+        A phase's tasks of a second folder are a job of their own: `train-2`.
+        """
+        key = EpisodeKey(phase=self._job_name(phase, folder), round=next(self._numbers), task=task.id, sample=0)
         episode = self._live[key] = DrivenEpisode(self, key)
         self.soon(lambda: self._begin(episode, task, folder))
         return episode
+
+    def _job_name(self, phase: str, folder: str) -> str:
+        with self._naming:
+            folders = self._folders.setdefault(phase, [])
+            if folder not in folders:
+                folders.append(folder)
+            number = folders.index(folder) + 1
+        return phase if number == 1 else f"{phase}-{number}"
 
     def attempt(self, outcome: Episode) -> AttemptReader:
         """What is kept of an episode that has ended; it reads files."""
