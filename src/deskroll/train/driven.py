@@ -40,6 +40,10 @@ class EpisodeUnscored(DeskrollError):
     """An episode ended without a score: it cannot be learned from. The message says why."""
 
 
+class RuntimeGone(DeskrollError):
+    """The runtime of driven episodes has ended, and with it whatever ran there."""
+
+
 class DrivenEpisode:
     """One episode. Made by `DrivenEpisodes.begin`; `abandon` it in any case, also after its end."""
 
@@ -271,8 +275,8 @@ def _resources(config: RunConfig) -> Resources:
     return Resources(**fields | {"backend": "inline", "backend_options": {}, "max_concurrent_rollouts": _ALL})
 
 
-def _gone(folder: str) -> DeskrollError:
-    return DeskrollError(f"the runtime of {folder} has ended: nothing can be begun there, and what ran was given up")
+def _gone(folder: str) -> RuntimeGone:
+    return RuntimeGone(f"the runtime of {folder} has ended: nothing can be begun there, and what ran was given up")
 
 
 _shared: dict[str, DrivenEpisodes] = {}
