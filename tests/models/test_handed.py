@@ -80,6 +80,40 @@ async def test_whoever_gives_up_waiting_takes_no_request_with_it() -> None:
     assert model.loads()[0].in_flight == 0
 
 
+async def test_a_second_request_beside_an_open_one_is_refused_and_the_first_is_answered() -> None:
+    model, episode = expected()
+    first = asyncio.create_task(model.complete([b"1"], call=CALL))
+    assert await episode.request() is not None
+    with pytest.raises(ModelRefused, match="one at a time"):
+        await model.complete([b"2"], call=CALL)
+    assert model.loads()[0].in_flight == 1
+    episode.answer(Completion(text="so"))
+    assert (await first).text == "so"
+
+
+@pytest.mark.parametrize("taken", [True, False])
+async def test_a_late_answer_does_not_go_to_the_next_request(taken: bool) -> None:
+    model, episode = expected()
+    first = asyncio.create_task(model.complete([b"{}"], call=CALL))
+    await asyncio.sleep(0)
+    if taken:
+        assert await episode.request() is not None
+    first.cancel()
+    await asyncio.wait((first,))
+    second = asyncio.create_task(model.complete([b"{}"], call=CALL))
+    await asyncio.sleep(0)
+    episode.answer(Completion(text="too late"))
+    episode.refuse(ContextTooLong("too late", 400))
+    assert await episode.request() is not None
+    episode.answer(Completion(text="so"))
+    assert (await second).text == "so"
+    third = asyncio.create_task(model.complete([b"3"], call=CALL))
+    request = await episode.request()
+    assert request is not None and request.messages == (b"3",)
+    third.cancel()
+    await asyncio.wait((third,))
+
+
 class Clock(NoClock):
     """Knows whether it stands still."""
 

@@ -9,19 +9,20 @@ import random
 import signal
 import sys
 from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from deskroll.errors import ConfigError, FailureClass, FailureKind, ModelError
+from deskroll.errors import ConfigError, FailureClass, FailureKind, InputError, ModelError
 from deskroll.events import DesktopState
 from deskroll.report.results import Results
 from deskroll.rollout.config import Resources
 from deskroll.rollout.group import GroupResult
 from deskroll.rollout.group_policy import FailFast, FillUp, GroupPolicy, MinViable
-from deskroll.rollout.job import Job
+from deskroll.rollout.job import Batch, Job
 from deskroll.rollout.runtime import Runtime
 from deskroll.rollout.spec import EpisodeSpec
 from deskroll.store import Run
@@ -236,6 +237,31 @@ async def test_a_group_that_is_withheld_says_so(tmp_path: Path) -> None:
     async with Runtime.open(Resources(backend="inline"), store=tmp_path / "run") as runtime:
         (again,) = [group async for group in runtime.run(Job("train", [task_of("42")], spec_of(GroupPolicy())))]
     assert (again.resumed, again.end) == (True, GroupEnd.WITHHELD)
+
+
+async def test_who_is_given_up_after_its_end_or_cannot_be_run_is_not_remembered(tmp_path: Path) -> None:
+    bad, told = Task(id="bad", instruction="?", env="nowhere"), asyncio.Event()
+
+    async def source() -> AsyncIterator[Batch]:
+        yield Batch(tasks=(task_of("42"),))
+        try:
+            yield Batch(tasks=(bad,), round=1)
+        except InputError:
+            await told.wait()
+        yield Batch(tasks=(task_of("42"),), round=2)
+
+    async with Runtime.open(Resources(backend="inline"), store=tmp_path / "run") as runtime:
+        job = runtime.run(Job("train", source(), spec_of(GroupPolicy())))
+        job.give_up(1, "bad", "not wanted")
+        job.give_up(2, "t", "not wanted")
+        ends = []
+        async for group in job:
+            job.give_up(group.round, group.task.id, "too late")
+            job.give_up(1, "bad", "too late")
+            told.set()
+            ends.append(group.end)
+    assert ends == [GroupEnd.COMPLETE, GroupEnd.FAILED]
+    assert job._unwanted == {}
 
 
 # --- resume ---

@@ -16,7 +16,7 @@ from deskroll.desktops.pool import Pool, PoolConfig
 from deskroll.desktops.pool.slot import State
 from deskroll.desktops.providers import make_provider
 from deskroll.desktops.service import PoolService
-from deskroll.errors import ConfigError, DeskrollError, FailureKind
+from deskroll.errors import ConfigError, DeskrollError, FailureKind, InputError
 from deskroll.host.listen import Listen
 from deskroll.models.handed import HANDED_KIND, HandedModel
 from deskroll.models.settings import ModelSettings
@@ -33,6 +33,12 @@ ROOT = Path(__file__).parents[2]
 FAST = {"boot": "0.01", "reset": "0.01", "step": "0"}
 TASK = Task(id="a", instruction="do it", evaluator={"func": "infeasible"})
 SUM = Task(id="sum", instruction="What is 6*7?", answer="42", env="math")
+
+
+def uploading(name: str) -> Task:
+    """A task that names a file of its folder."""
+    upload = {"type": "download", "parameters": {"files": [{"url": f"{name}.txt", "path": "/tmp/it.txt"}]}}
+    return Task(id=name, instruction="do it", evaluator={"func": "infeasible"}, setup=(upload,))
 
 
 def config_of(folder: Path, **settings: Any) -> RunConfig:
@@ -134,6 +140,50 @@ async def test_what_infrastructure_spoils_is_not_tried_again(tmp_path: Path) -> 
     assert len(list(Run.open(driven.folder).outcomes())) == 1
 
 
+async def test_a_task_that_cannot_be_run_fails_its_own_episode_alone(tmp_path: Path) -> None:
+    with closing(await drive(config_of(tmp_path))) as driven:
+        live = [driven.begin(TASK), driven.begin(TASK)]
+        assert all([await each.request() is not None for each in live])
+        bad = driven.begin(Task(id="bad", instruction="do it", env="nowhere"))
+        assert await bad.request() is None
+        with pytest.raises(InputError, match="nowhere"):
+            await bad.outcome()
+        live.append(driven.begin(TASK))
+        for each in live[:2]:
+            each.answer(Completion(text="```\nFAIL\n```"))
+        await asyncio.gather(*(play(each, "FAIL") for each in live))
+        assert [(await each.outcome()).points for each in live] == [1.0, 1.0, 1.0]
+
+
+async def test_nothing_is_expected_of_episodes_that_have_ended(tmp_path: Path) -> None:
+    with closing(await drive(config_of(tmp_path, num_rollouts=1))) as driven:
+        first, waiting = driven.begin(TASK), driven.begin(TASK)
+        assert await first.request() is not None
+        given_up = asyncio.create_task(waiting.abandon())  # before an attempt of it is begun
+        first.answer(Completion(text="```\nFAIL\n```"))
+        await asyncio.gather(play(first, "FAIL"), given_up)
+        bad = [driven.begin(Task(id="bad", instruction="do it", env="nowhere")), driven.begin(TASK, "x" * 101)]
+        for each in bad:
+            assert await each.request() is None
+            with pytest.raises(InputError):
+                await each.outcome()
+        assert driven._model._expected == {}
+
+
+async def test_the_files_of_a_task_are_looked_for_in_its_own_folder(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.txt").write_text(name)
+    with closing(await drive(config_of(tmp_path / "runs"))) as driven:
+        episodes = [driven.begin(uploading(name), folder=str(tmp_path / name)) for name in ("a", "b", "a")]
+        await asyncio.gather(*(play(each, "FAIL") for each in episodes))
+        assert [(await each.outcome()).points for each in episodes] == [1.0, 1.0, 1.0]
+        assert [each.key.phase for each in episodes] == ["train", "train-2", "train"]
+        lost = driven.begin(uploading("a"), folder=str(tmp_path / "b"))
+        with pytest.raises(InputError, match=r"a\.txt"):
+            await lost.outcome()
+
+
 async def test_a_judge_is_another_model(tmp_path: Path) -> None:
     with closing(await drive(config_of(tmp_path, agent="chat", env_options={}))) as driven:
         episode = driven.begin(SUM)
@@ -148,6 +198,12 @@ async def test_settings_that_cannot_be_had_are_raised_where_it_is_opened(tmp_pat
     (tmp_path / "file").write_text("")
     with pytest.raises(DeskrollError):
         await drive(config_of(tmp_path / "file"))
+
+
+async def test_a_run_of_a_chosen_name_is_refused_for_it_would_be_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"run_id is 'mine'.*Leave run_id out"):
+        await drive(config_of(tmp_path / "runs", run_id="mine"))
+    assert not (tmp_path / "runs").exists()
 
 
 async def test_when_it_is_closed_whoever_waits_is_told(tmp_path: Path) -> None:

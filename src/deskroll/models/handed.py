@@ -2,14 +2,16 @@
 answer back.
 
 For loops that are not ours: a trainer that samples by itself waits for the next request of an episode, and answers it
-with the tokens that it sampled. Guarantees: of one episode one request is open at a time; an answer is that of the
-open request; once an episode has ended, whoever waits for its next request is told so. Used in one event loop.
+with the tokens that it sampled. Guarantees: of one episode one request is open at a time; an answer goes to the request
+that was taken last, or to none where that is not open any more; once an episode has ended, whoever waits for its next
+request is told so. Used in one event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -22,7 +24,7 @@ from deskroll.types import Completion, Record, Sampling, Tool
 
 HANDED_KIND = "deskroll.models.handed:HandedModel"
 """The kind of a model whose object is handed to the runtime; see `Runtime.open`."""
-_GONE = 410
+_BUSY, _GONE = 409, 410
 _NO_CLOCK = NoClock()
 
 
@@ -50,36 +52,53 @@ class _Tool(msgspec.Struct):
 _decode_tools = msgspec.json.Decoder(list[_Tool]).decode
 
 
+@dataclass(frozen=True)
+class _Open:
+    """A request that is not answered."""
+
+    request: HandedRequest
+    answered: asyncio.Future[Completion]
+    since: float
+
+
 class HandedEpisode:
     """The requests of one episode, for whoever answers them; `HandedModel.expect` it."""
 
     def __init__(self) -> None:
         self._asked: asyncio.Queue[HandedRequest | None] = asyncio.Queue()
-        self._open: asyncio.Future[Completion] | None = None
-        self._since = 0.0
+        self._open: _Open | None = None
+        self._taken: HandedRequest | None = None
+        """What was handed out last: it is that which is answered."""
         self._ended = False
 
     async def request(self) -> HandedRequest | None:
         """Wait for the next request; None: the episode has ended, and none will come."""
-        request = await self._asked.get()
-        if request is None:
-            self._asked.put_nowait(None)  # for whoever asks again
-        return request
+        while (request := await self._asked.get()) is not None:
+            if self._open_for(request) is not None:  # and was not given up before somebody took it
+                self._taken = request
+                return request
+        self._asked.put_nowait(None)  # for whoever asks again
+        return None
 
     def answer(self, completion: Completion) -> None:
-        """Answer the open request; where there is none any more, nobody wants to know."""
-        if self._open is not None and not self._open.done():
-            self._open.set_result(completion)
+        """Answer the request that was taken last; where it is not open any more, nobody wants to know."""
+        if (answered := self._open_for(self._taken)) is not None:
+            answered.set_result(completion)
 
     def refuse(self, error: ModelError) -> None:
-        """Fail the open request."""
-        if self._open is not None and not self._open.done():
-            self._open.set_exception(error)
+        """Fail the request that was taken last."""
+        if (answered := self._open_for(self._taken)) is not None:
+            answered.set_exception(error)
+
+    def _open_for(self, request: HandedRequest | None) -> asyncio.Future[Completion] | None:
+        """Where the answer to this very request is waited for, if it is."""
+        found = self._open
+        return found.answered if found is not None and found.request is request and not found.answered.done() else None
 
     @property
     def waited_s(self) -> float | None:
         """For how long a request has been open; None: none is."""
-        return None if self._open is None else running_time() - self._since
+        return None if self._open is None else running_time() - self._open.since
 
     # --- for the model ---
 
@@ -87,12 +106,19 @@ class HandedEpisode:
         """Have it answered."""
         if self._ended:
             raise _nobody()
-        self._open, self._since = asyncio.get_running_loop().create_future(), running_time()
+        if self._open is not None and not self._open.answered.done():
+            raise ModelRefused(
+                "this episode's model is asked while an earlier request of the episode is not answered: whoever drives "
+                "it answers one at a time; have the agent ask one after another",
+                _BUSY,
+            )
+        asked = self._open = _Open(request, asyncio.get_running_loop().create_future(), running_time())
         self._asked.put_nowait(request)
         try:
-            return await self._open
+            return await asked.answered
         finally:
-            self._open = None
+            if self._open is asked:
+                self._open = None
 
     def end(self) -> None:
         """It asks no more; what was asked and not taken is not answered any more."""

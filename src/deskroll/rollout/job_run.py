@@ -75,8 +75,10 @@ class JobRun:
         self._results: asyncio.Queue[GroupResult | None] = asyncio.Queue()
         self._groups: dict[tuple[int, str], GroupRun] = {}
         """Those that have their permits, by round and task."""
+        self._coming: set[tuple[int, str]] = set()
+        """Those that have come and not ended."""
         self._unwanted: dict[tuple[int, str], str] = {}
-        """Those that were given up before that, and why."""
+        """Those that were given up before they had their permits, and why."""
         self._earlier: dict[EpisodeKey, Episode] = {}
         """Outcomes of this job that were there before, where somebody had to look, until they are handed out."""
         self._rounds: dict[int, set[str]] = {}
@@ -178,8 +180,8 @@ class JobRun:
         """A group is not wanted any more: what has not ended of it is sealed as given up, and it is handed out."""
         if (group := self._groups.get((round_, task))) is not None:
             group.give_up(why)
-        else:
-            self._unwanted[round_, task] = why  # it is not planned yet
+        elif (round_, task) in self._coming or task not in self._rounds.get(round_, ()):  # else it has ended
+            self._unwanted[round_, task] = why
 
     def fail(self, error: BaseException) -> None:
         """End it with this error."""
@@ -306,6 +308,8 @@ class JobRun:
             spec = await self._prepare(self.job, batch)
         except InputError as wrong:
             self._wrong = wrong
+            for task in batch.tasks:
+                self._forget(batch.round, task.id)
             return []
         groups = make_plan(engine.store, name, batch.round, batch.tasks, samples, whole=batch.whole, spec=spec)
         self._round = batch.round
@@ -316,6 +320,7 @@ class JobRun:
         engine.sink.emit(batch_planned(name, batch.round, len(groups) * samples, before, own=own, first=first))
         for group in groups:
             if not group.keys:
+                self._forget(batch.round, group.task.id)
                 end, closed_at = self._end_before(group, batch.round)
                 await self._hand_out(group, batch.round, end, closed_at)
         return [group for group in groups if group.keys]
@@ -329,6 +334,13 @@ class JobRun:
                     "there once in a round, and may come again in another one"
                 )
             known.add(task.id)
+            self._coming.add((batch.round, task.id))
+
+    def _forget(self, round_: int, task: str) -> None:
+        """A group has ended, or is not run at all: giving it up means nothing any more."""
+        self._coming.discard((round_, task))
+        self._groups.pop((round_, task), None)
+        self._unwanted.pop((round_, task), None)
 
     def _outcomes_before(self, group: Group, round_: int) -> list[Outcome]:
         """Outcomes of a group's members that are not to be run."""
@@ -385,8 +397,7 @@ class JobRun:
                 run.give_up(why)
             await run.run(*await self._earlier_of(group, round_))
         finally:
-            self._groups.pop((round_, group.task.id), None)
-            self._unwanted.pop((round_, group.task.id), None)
+            self._forget(round_, group.task.id)
             permit.abandon()
         if run.end is not GroupEnd.STOPPED:
             await self._hand_out(group, round_, run.end, run.closed_at, run.outcomes)

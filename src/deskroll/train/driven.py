@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from deskroll.errors import DeskrollError, ModelError
+from deskroll.errors import ConfigError, DeskrollError, InputError, ModelError, plain
 from deskroll.models.handed import HANDED_KIND, HandedEpisode, HandedModel, HandedRequest
 from deskroll.rollout.bound_model import session_of
 from deskroll.rollout.config import Resources, RunConfig
@@ -38,6 +38,10 @@ _ONCE = Retries(model=0, desktop=0, setup=0, env=0, evaluator=0)
 
 class EpisodeUnscored(DeskrollError):
     """An episode ended without a score: it cannot be learned from. The message says why."""
+
+
+class RuntimeGone(DeskrollError):
+    """The runtime of driven episodes has ended, and with it whatever ran there."""
 
 
 class DrivenEpisode:
@@ -82,6 +86,12 @@ class DrivenEpisodes:
     """Made by `drive`, once a process for the same settings."""
 
     def __init__(self, config: RunConfig) -> None:
+        if config.run_id:
+            raise ConfigError(
+                f"run_id is {plain(config.run_id)!r}, and a loop that is not ours cannot go on with a run: what was "
+                "done there would be handed out as if it were sampled now. Leave run_id out: a new run is made in "
+                "output_dir"
+            )
         self.folder = new_root(config)
         """Where its episodes are kept."""
         self._config = config
@@ -89,6 +99,9 @@ class DrivenEpisodes:
         self._model = HandedModel(_spec(config).model)
         self._numbers = itertools.count()
         self._jobs: dict[str, tuple[JobRun, asyncio.Queue[Batch], asyncio.Task[None]]] = {}
+        self._folders: dict[str, list[str]] = {}
+        """Where the files of each phase's tasks are: a job has one folder."""
+        self._naming = threading.Lock()
         self._live: dict[EpisodeKey, DrivenEpisode] = {}
         self._closing: asyncio.Event
         self._runtime: Runtime
@@ -107,11 +120,22 @@ class DrivenEpisodes:
         return not self._thread.is_alive()
 
     def begin(self, task: Task, phase: str = TRAIN, folder: str = "") -> DrivenEpisode:
-        """Begin an episode of a task, in a round of its own. `folder`: of the files that the phase's tasks name."""
-        key = EpisodeKey(phase=phase, round=next(self._numbers), task=task.id, sample=0)
+        """Begin an episode of a task, in a round of its own. `folder`: of the files that the task names.
+
+        A phase's tasks of a second folder are a job of their own: `train-2`.
+        """
+        key = EpisodeKey(phase=self._job_name(phase, folder), round=next(self._numbers), task=task.id, sample=0)
         episode = self._live[key] = DrivenEpisode(self, key)
         self.soon(lambda: self._begin(episode, task, folder))
         return episode
+
+    def _job_name(self, phase: str, folder: str) -> str:
+        with self._naming:
+            folders = self._folders.setdefault(phase, [])
+            if folder not in folders:
+                folders.append(folder)
+            number = folders.index(folder) + 1
+        return phase if number == 1 else f"{phase}-{number}"
 
     def attempt(self, outcome: Episode) -> AttemptReader:
         """What is kept of an episode that has ended; it reads files."""
@@ -181,6 +205,8 @@ class DrivenEpisodes:
 
     def _begin(self, episode: DrivenEpisode, task: Task, folder: str) -> None:
         key = episode.key
+        if key not in self._live:
+            return  # the job that it would have been of has failed since, and it with that
         self._model.expect(session_of(key), episode.handed)
         try:
             if key.phase not in self._jobs:
@@ -192,8 +218,18 @@ class DrivenEpisodes:
 
     def _start(self, phase: str, folder: str) -> None:
         queue: asyncio.Queue[Batch] = asyncio.Queue()
-        run = self._runtime.run(Job(phase, _batches(queue), _spec(self._config), folder=folder))
+        run = self._runtime.run(Job(phase, self._batches(phase, queue), _spec(self._config), folder=folder))
         self._jobs[phase] = run, queue, asyncio.create_task(self._take(phase, run))
+
+    async def _batches(self, phase: str, queue: asyncio.Queue[Batch]) -> AsyncIterator[Batch]:
+        """What is begun; a task that cannot be run fails its own episode, and no other."""
+        while True:
+            batch = await queue.get()
+            try:
+                yield batch
+            except InputError as wrong:
+                for task in batch.tasks:
+                    self._fail(EpisodeKey(phase=phase, round=batch.round, task=task.id, sample=0), wrong)
 
     async def _take(self, phase: str, run: JobRun) -> None:
         """Tell each episode's driver how it has ended; where the job itself has, all of them."""
@@ -203,7 +239,7 @@ class DrivenEpisodes:
                 (outcome,) = group.episodes
                 if (episode := self._live.pop(outcome.key, None)) is not None:
                     episode.ended.set_result(outcome)
-                    episode.handed.end()
+                    self._end(episode)
         except Exception as raised:  # noqa: BLE001  (it is told to those who wait)
             error = raised
         finally:
@@ -215,16 +251,15 @@ class DrivenEpisodes:
     def _fail(self, key: EpisodeKey, error: BaseException) -> None:
         if (episode := self._live.pop(key, None)) is not None:
             episode.ended.set_exception(error)
-            episode.handed.end()
+            self._end(episode)
+
+    def _end(self, episode: DrivenEpisode) -> None:
+        self._model.end_session(session_of(episode.key))  # whether or not an attempt was begun, which ends it, too
+        episode.handed.end()
 
     def _give_up(self, key: EpisodeKey) -> None:
         if key in self._live and key.phase in self._jobs:
             self._jobs[key.phase][0].give_up(key.round, key.task, _UNWANTED)
-
-
-async def _batches(queue: asyncio.Queue[Batch]) -> AsyncIterator[Batch]:
-    while True:
-        yield await queue.get()
 
 
 def _spec(config: RunConfig) -> EpisodeSpec:
@@ -240,8 +275,8 @@ def _resources(config: RunConfig) -> Resources:
     return Resources(**fields | {"backend": "inline", "backend_options": {}, "max_concurrent_rollouts": _ALL})
 
 
-def _gone(folder: str) -> DeskrollError:
-    return DeskrollError(f"the runtime of {folder} has ended: nothing can be begun there, and what ran was given up")
+def _gone(folder: str) -> RuntimeGone:
+    return RuntimeGone(f"the runtime of {folder} has ended: nothing can be begun there, and what ran was given up")
 
 
 _shared: dict[str, DrivenEpisodes] = {}

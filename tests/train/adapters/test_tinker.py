@@ -32,9 +32,12 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from deskroll.errors import InputError
 from deskroll.store import Run
-from deskroll.train.driven import EpisodeUnscored, drive
+from deskroll.train.driven import EpisodeUnscored, RuntimeGone, drive
 from deskroll.train.tinker import DeskrollDatasetBuilder, DeskrollGroupBuilder, Tokens
+from deskroll.train.tinker.env import DeskrollEnv
+from deskroll.types import Task
 from tests.train.adapters.parts import leased, make_tokenizer, sims, until_none_is_leased, write_config, write_tasks
+from tests.train.test_driven import config_of
 
 pytestmark = pytest.mark.timeout(600)
 ROOT = Path(__file__).parents[3]
@@ -189,6 +192,29 @@ async def test_cancelled_groups_give_their_desktops_back(folder: Path, tokens: T
         # At once, and not some time later: cleanup has waited for it.
         assert await leased(pool) == 0
         (await drive(config)).close()
+
+
+class Unclosed(DeskrollEnv):
+    """Cannot be ended."""
+
+    def __init__(self, group: DeskrollGroupBuilder, error: Exception) -> None:
+        super().__init__(group)
+        self._error = error
+
+    async def close(self) -> None:
+        raise self._error
+
+
+async def test_an_episode_that_cannot_be_ended_is_told(
+    folder: Path, tokens: Tokens, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, task = config_of(folder / "runs"), Task(id="a", instruction="do it")
+    group = DeskrollGroupBuilder(config, task, tokens)
+    group._made += [Unclosed(group, RuntimeGone("it has ended")), Unclosed(group, OSError("no more files"))]
+    await group.cleanup()
+    assert [each.getMessage() for each in caplog.records] == [
+        "an episode of task 'a' could not be ended: OSError: no more files"
+    ]
 
 
 async def test_a_rollout_that_takes_too_long_is_ended(folder: Path, tokens: Tokens) -> None:

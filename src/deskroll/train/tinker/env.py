@@ -9,6 +9,7 @@ and its desktops are with the pool, whoever was cancelled.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,14 +26,15 @@ from tinker_cookbook.rl.types import (
 )
 from tinker_cookbook.rl.types import StopReason as TinkerStop
 
-from deskroll.errors import FailureKind
+from deskroll.errors import FailureKind, plain
 from deskroll.models.base import ContextTooLong
 from deskroll.rollout.bound_model import session_of
 from deskroll.rollout.config import RunConfig
-from deskroll.train.driven import TRAIN, DrivenEpisode, EpisodeUnscored, drive
+from deskroll.train.driven import TRAIN, DrivenEpisode, EpisodeUnscored, RuntimeGone, drive
 from deskroll.train.tinker.messages import Tokens
 from deskroll.types import Episode, StopReason, Task
 
+_log = logging.getLogger(__name__)
 _TOO_LONG = 400
 _STOPS = {
     StopReason.DONE: TinkerStop.COMPLETED,
@@ -142,7 +144,10 @@ class DeskrollGroupBuilder(EnvGroupBuilder):
     async def cleanup(self) -> None:
         """End what still runs, and wait until its desktops are with the pool."""
         made, self._made = self._made, []
-        await asyncio.gather(*(env.close() for env in made), return_exceptions=True)
+        for error in await asyncio.gather(*(env.close() for env in made), return_exceptions=True):
+            if isinstance(error, BaseException) and not isinstance(error, RuntimeGone):
+                what = f"{type(error).__name__}: {plain(str(error))}"
+                _log.error("an episode of task %r could not be ended: %s", plain(self.task.id), what)
 
     def logging_tags(self) -> list[str]:
         """Under which its metrics are told."""
